@@ -14,7 +14,7 @@ type group struct{ *Poller }
 
 // Group makes a group of one kernel.
 func Group(first kernel.Kernel) (kernel.Group, error) {
-	p, err := newPoller()
+	p, err := newPoller(-1)
 	if err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package host
 
 import (
 	"fmt"
-	"os"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -13,8 +12,9 @@ import (
 
 // sysPoller waits in epoll_pwait2(2).
 type sysPoller struct {
-	epoll   int // edge-triggered, of the descriptors and of event
-	event   int // an eventfd
+	epoll   int  // edge-triggered, of event and either the descriptors or what they contain
+	direct  bool // epoll is the same as the only descriptor
+	event   int  // an eventfd
 	events  [4]unix.EpollEvent
 	cleanup runtime.Cleanup
 
@@ -22,8 +22,14 @@ type sysPoller struct {
 	frequent       int // how many waits in a row began shortly after another
 }
 
-func (p *sysPoller) open() (err error) {
-	if p.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+// open makes a sysPoller of an edge-triggered epoll descriptor, which remains the caller's. If that
+// is negative, descriptors are to be added.
+func (p *sysPoller) open(epoll int) (err error) {
+	if p.direct = epoll >= 0; p.direct {
+		if p.epoll, err = unix.FcntlInt(uintptr(epoll), unix.F_DUPFD_CLOEXEC, 0); err != nil {
+			return fmt.Errorf("F_DUPFD_CLOEXEC of the epoll descriptor: %w", err)
+		}
+	} else if p.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return fmt.Errorf("epoll_create1: %w", err)
 	}
 	if p.event, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
@@ -31,11 +37,14 @@ func (p *sysPoller) open() (err error) {
 		return fmt.Errorf("eventfd: %w", err)
 	}
 	p.cleanup = runtime.AddCleanup(p, closeBoth, [2]int{p.epoll, p.event})
-	if err = control(p.epoll, unix.EPOLL_CTL_ADD, p.event); err != nil {
+	if err = control(p.epoll, unix.EPOLL_CTL_ADD, p.event, ofEvent); err != nil {
 		p.close()
 	}
 	return err
 }
+
+// ofEvent marks the eventfd's entry. libbpf's have pointers there, whose upper half is another.
+const ofEvent = -1
 
 func (p *sysPoller) close() {
 	p.cleanup.Stop()
@@ -54,59 +63,49 @@ func (p *sysPoller) interrupt() {
 }
 
 const (
-	// Waits are frequent if so many in a row begin within so much time of the one before.
+	// Waits are frequent if so many in a row begin within so much time of the one before, and rare
+	// if one begins so much later.
 	frequent = 8
 	shortly  = 6 * time.Millisecond
+	rarely   = 100 * time.Millisecond
 
 	mostHeld = 4 * time.Millisecond // see yield; with one more wait, less than sysmon's 10 ms
 )
 
-// suits notes that a wait begins, and reports whether it had better be a system call, because waits
-// are frequent. While rare ones last, sysmon would look every 20 us at a processor that it may not
-// take yet.
+// suits notes that a wait begins, and reports whether it had better be a system call: where waits
+// are frequent, for the CPU time, and where they are rare, for the time to the first event. Between
+// the two a system call takes twice the CPU time, because Go's sysmon looks every 20 us at a
+// processor that it may not take yet.
 func (p *sysPoller) suits(until time.Time) bool {
 	now := time.Now()
-	if now.Sub(p.began) > shortly {
+	since := now.Sub(p.began)
+	if since > shortly {
 		p.frequent = 0
 	}
 	p.began = now
 	p.frequent++
-	return p.frequent > frequent && (until.IsZero() || until.After(now))
+	return (p.frequent > frequent || since > rarely) && (until.IsZero() || until.After(now))
 }
 
 // yield lets the scheduler run from time to time. Go's sysmon takes the processor away from a
 // goroutine that has not been scheduled for 10 ms, and from then on in each of its calls, which
-// doubles what a wait costs (retake in runtime/proc.go).
+// doubles what a wait costs (retake in runtime/proc.go). Where waits are rare, it would cost more
+// than that, as it wakes another thread.
 func (p *sysPoller) yield() {
-	if p.began.Sub(p.yielded) > mostHeld {
+	if p.frequent > frequent && p.began.Sub(p.yielded) > mostHeld {
 		p.yielded = p.began
 		runtime.Gosched()
 	}
 }
 
-// wait blocks until a wakeup, until the deadline, or, without a result, for less.
-func (p *sysPoller) wait(until time.Time) (rings bool, err error) {
+var noPwait2 atomic.Bool // Linux before 5.11, or a seccomp filter
+
+// call blocks until there are events or a signal, or until the deadline.
+func (p *sysPoller) call(until time.Time) (n int, err error) {
 	timeout := time.Duration(-1)
 	if !until.IsZero() {
 		timeout = max(time.Until(until), 0)
 	}
-	n, err := p.call(timeout)
-	for _, e := range p.events[:n] {
-		rings = rings || e.Fd != int32(p.event)
-	}
-	switch {
-	case err != nil && err != unix.EINTR:
-		return false, fmt.Errorf("epoll_wait: %w", err)
-	case !rings && timeout >= 0 && !time.Now().Before(until):
-		return false, os.ErrDeadlineExceeded
-	}
-	return rings, nil
-}
-
-var noPwait2 atomic.Bool // Linux before 5.11, or a seccomp filter
-
-// call waits without end if the timeout is negative.
-func (p *sysPoller) call(timeout time.Duration) (n int, err error) {
 	if !noPwait2.Load() {
 		type timespec struct{ sec, nsec int64 } // struct __kernel_timespec, on every architecture
 		var limit *timespec

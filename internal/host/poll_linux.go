@@ -12,8 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Poller waits for wakeups of epoll descriptors: in Go's poller, or where waits are frequent, in a
-// system call of its own. Go's poller then takes twice the CPU time, as it wakes other threads.
+// Poller waits for wakeups of epoll descriptors: in Go's poller, or where waits are frequent or
+// rare, in a system call of its own. Where they are frequent, Go's poller takes twice the CPU time,
+// as it wakes other threads; after a pause, it takes longer to wake.
 //
 // A wakeup is only a hint: Poller never asks an inner epoll which ring it was for. The reader looks
 // at every ring, also before it blocks. An outer epoll asks once for each wakeup of the kernel
@@ -37,9 +38,14 @@ type Poller struct {
 	closed      bool
 }
 
-// NewPoller waits on an epoll descriptor, which remains the caller's.
-func NewPoller(epoll int) (*Poller, error) {
-	p, err := newPoller()
+// NewPoller waits on an epoll descriptor, which remains the caller's. once says that it reports a
+// wakeup once, as edge-triggered perf events do, and not until all is read.
+func NewPoller(epoll int, once bool) (*Poller, error) {
+	of := -1
+	if once {
+		of = epoll
+	}
+	p, err := newPoller(of)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +56,9 @@ func NewPoller(epoll int) (*Poller, error) {
 	return p, nil
 }
 
-func newPoller() (*Poller, error) {
+// newPoller makes a Poller whose system calls wait on this descriptor itself. If it is negative,
+// they wait on those to be added.
+func newPoller(direct int) (*Poller, error) {
 	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("epoll_create1: %w", err)
@@ -67,7 +75,7 @@ func newPoller() (*Poller, error) {
 	if err != nil {
 		err = fmt.Errorf("the epoll descriptor in the runtime poller: %w", err)
 	} else {
-		err = p.calls.open()
+		err = p.calls.open(direct)
 	}
 	if err != nil {
 		p.file.Close()
@@ -80,8 +88,10 @@ func newPoller() (*Poller, error) {
 func (p *Poller) add(fd int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := control(p.calls.epoll, unix.EPOLL_CTL_ADD, fd); err != nil {
-		return err
+	if !p.calls.direct {
+		if err := control(p.calls.epoll, unix.EPOLL_CTL_ADD, fd, 0); err != nil {
+			return err
+		}
 	}
 	p.fds = append(p.fds, fd)
 	if p.parks {
@@ -94,7 +104,7 @@ func (p *Poller) add(fd int) error {
 func (p *Poller) remove(fd int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	control(p.calls.epoll, unix.EPOLL_CTL_DEL, fd)
+	control(p.calls.epoll, unix.EPOLL_CTL_DEL, fd, 0)
 	p.fds = slices.DeleteFunc(p.fds, func(other int) bool { return other == fd })
 	if p.parks {
 		p.park(unix.EPOLL_CTL_DEL, fd)
@@ -105,7 +115,7 @@ func (p *Poller) remove(fd int) {
 func (p *Poller) park(op int, fds ...int) (err error) {
 	closed := p.conn.Control(func(epoll uintptr) {
 		for _, fd := range fds {
-			err = errors.Join(err, control(int(epoll), op, fd))
+			err = errors.Join(err, control(int(epoll), op, fd, 0))
 		}
 	})
 	return errors.Join(err, closed)
@@ -125,14 +135,15 @@ func (p *Poller) parking(parks bool) error {
 	return p.park(unix.EPOLL_CTL_DEL, p.fds...)
 }
 
-func control(epoll, op, fd int) error {
-	if err := unix.EpollCtl(epoll, op, fd, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: int32(fd)}); err != nil {
+// control calls epoll_ctl. The entry has this mark.
+func control(epoll, op, fd int, mark int32) error {
+	if err := unix.EpollCtl(epoll, op, fd, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Pad: mark}); err != nil {
 		return fmt.Errorf("epoll_ctl: %w", err)
 	}
 	return nil
 }
 
-// Wait implements kernel.Poller. Where waits are frequent, it blocks an OS thread.
+// Wait implements kernel.Poller. Where waits are frequent or rare, it blocks an OS thread.
 func (p *Poller) Wait(until time.Time, ready func(woken bool) bool) error {
 	if err := p.start(); err != nil {
 		return err
@@ -191,12 +202,17 @@ func (p *Poller) waitInCall(until time.Time, ready func(woken bool) bool) error 
 			if err := p.begin(); err != nil {
 				return err
 			}
-			rings, err := p.calls.wait(until)
+			n, err := p.calls.call(until)
 			p.end()
-			if err != nil {
-				return err
+			for _, e := range p.calls.events[:n] {
+				woken = woken || e.Pad != ofEvent
 			}
-			woken = rings
+			switch {
+			case err != nil && err != unix.EINTR:
+				return fmt.Errorf("epoll_wait: %w", err)
+			case !woken && !until.IsZero() && !time.Now().Before(until):
+				return os.ErrDeadlineExceeded
+			}
 		}
 	}
 	return nil

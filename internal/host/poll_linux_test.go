@@ -29,24 +29,32 @@ func (b bell) ring() { unix.Write(b.event, []byte{1, 0, 0, 0, 0, 0, 0, 0}) }
 // asked passes a poller's questions to a test, and returns the answers.
 type asked struct {
 	p        *Poller
-	calls    bool // it waits in system calls
+	how      way
 	ready    func(woken bool) bool
 	question chan bool // woken
 	answer   chan bool
 	result   chan error
 }
 
-// both runs a test with waits in Go's poller, and with waits in system calls.
-func both(t *testing.T, test func(t *testing.T, calls bool)) {
-	t.Run("Go's poller", func(t *testing.T) { test(t, false) })
-	t.Run("system calls", func(t *testing.T) { test(t, true) })
+// way says how a poller waits.
+type way struct {
+	calls bool // in system calls
+	once  bool // on the descriptor itself
 }
 
-func (b bell) poller(t *testing.T, calls bool) *asked {
-	p, err := NewPoller(b.epoll)
+// ways runs a test with waits in Go's poller, and with waits in system calls, on the descriptor or
+// on another that contains it.
+func ways(t *testing.T, test func(t *testing.T, how way)) {
+	t.Run("Go's poller", func(t *testing.T) { test(t, way{}) })
+	t.Run("system calls", func(t *testing.T) { test(t, way{calls: true}) })
+	t.Run("system calls, once", func(t *testing.T) { test(t, way{calls: true, once: true}) })
+}
+
+func (b bell) poller(t *testing.T, how way) *asked {
+	p, err := NewPoller(b.epoll, how.once)
 	require.NoError(t, err)
 	t.Cleanup(p.Close)
-	a := &asked{p: p, calls: calls, question: make(chan bool), answer: make(chan bool), result: make(chan error, 1)}
+	a := &asked{p: p, how: how, question: make(chan bool), answer: make(chan bool), result: make(chan error, 1)}
 	a.hurry()
 	a.ready = func(woken bool) bool { a.question <- woken; return <-a.answer }
 	return a
@@ -54,7 +62,7 @@ func (b bell) poller(t *testing.T, calls bool) *asked {
 
 // hurry makes the next wait one of many, however long ago the last one was on a busy machine.
 func (a *asked) hurry() {
-	if a.calls {
+	if a.how.calls {
 		a.p.calls.frequent, a.p.calls.began = frequent, time.Now().Add(time.Hour)
 	}
 }
@@ -73,8 +81,8 @@ func (a *asked) blocks(t *testing.T, deadline time.Time) {
 }
 
 func TestPollerAsksBeforeItBlocks(t *testing.T) {
-	both(t, func(t *testing.T, calls bool) {
-		a := newBell(t).poller(t, calls)
+	ways(t, func(t *testing.T, how way) {
+		a := newBell(t).poller(t, how)
 		for range 2 {
 			a.wait(time.Time{})
 			require.False(t, <-a.question, "not woken yet")
@@ -85,9 +93,9 @@ func TestPollerAsksBeforeItBlocks(t *testing.T) {
 }
 
 func TestPollerAsksAfterEachWakeUp(t *testing.T) {
-	both(t, func(t *testing.T, calls bool) {
+	ways(t, func(t *testing.T, how way) {
 		b := newBell(t)
-		a := b.poller(t, calls)
+		a := b.poller(t, how)
 		a.blocks(t, time.Time{})
 		for _, enough := range []bool{false, false, true} {
 			b.ring()
@@ -111,9 +119,9 @@ func (a *asked) inCall() bool {
 
 // A wakeup while ready looks at the heads must not be lost.
 func TestPollerRemembersAWakeUpDuringTheQuestion(t *testing.T) {
-	both(t, func(t *testing.T, calls bool) {
+	ways(t, func(t *testing.T, how way) {
 		b := newBell(t)
-		a := b.poller(t, calls)
+		a := b.poller(t, how)
 		a.wait(time.Time{})
 		require.False(t, <-a.question)
 		b.ring()
@@ -125,9 +133,9 @@ func TestPollerRemembersAWakeUpDuringTheQuestion(t *testing.T) {
 }
 
 func TestPollerEnds(t *testing.T) {
-	both(t, func(t *testing.T, calls bool) {
+	ways(t, func(t *testing.T, how way) {
 		b := newBell(t)
-		a := b.poller(t, calls)
+		a := b.poller(t, how)
 		a.wait(time.Time{})
 		require.False(t, <-a.question)
 		a.p.Interrupt() // before it blocks
@@ -153,7 +161,7 @@ func TestPollerEnds(t *testing.T) {
 		require.ErrorIs(t, a.p.Wait(time.Unix(1, 0), a.ready), os.ErrDeadlineExceeded)
 
 		a.blocks(t, time.Time{})
-		for calls && !a.inCall() {
+		for how.calls && !a.inCall() {
 			runtime.Gosched()
 		}
 		a.p.Interrupt()
@@ -167,7 +175,7 @@ func TestPollerEnds(t *testing.T) {
 // Each wakeup reaches the wait that comes next, however waits alternate.
 func TestPollerAlternates(t *testing.T) {
 	b := newBell(t)
-	a := b.poller(t, false)
+	a := b.poller(t, way{once: true})
 	for i := range 20 {
 		a.p.calls.began, a.p.calls.frequent = time.Now().Add(time.Hour), frequent*(i/2%2)
 		a.blocks(t, time.Time{})
@@ -185,11 +193,31 @@ func TestPollerAlternates(t *testing.T) {
 	}
 }
 
+// Waits are system calls where they are frequent, and after one that took long.
+func TestPollerSuits(t *testing.T) {
+	var p sysPoller
+	ago := func(d time.Duration) bool {
+		p.began = time.Now().Add(-d)
+		return p.suits(time.Time{})
+	}
+	require.True(t, p.suits(time.Time{}), "the first wait, as nothing is known")
+	require.True(t, ago(time.Hour))
+	p.frequent = 0
+	for range frequent {
+		require.False(t, ago(-time.Hour)) // sooner than that, on any machine
+	}
+	require.True(t, ago(-time.Hour))
+	require.True(t, ago(rarely))
+	require.False(t, ago(-time.Hour), "frequent ones are counted anew")
+	p.began = time.Now().Add(-time.Hour)
+	require.False(t, p.suits(time.Unix(1, 0)), "the time is over")
+}
+
 // Sleep ignores wakeups.
 func TestPollerSleeps(t *testing.T) {
-	both(t, func(t *testing.T, calls bool) {
+	ways(t, func(t *testing.T, how way) {
 		b := newBell(t)
-		a := b.poller(t, calls)
+		a := b.poller(t, how)
 		asked := 0
 		require.ErrorIs(t, a.p.Sleep(time.Now().Add(5*time.Millisecond), func() bool {
 			if asked++; asked < 5 {
@@ -206,7 +234,7 @@ func TestPollerOnOldKernels(t *testing.T) {
 	noPwait2.Store(true)
 	defer noPwait2.Store(false)
 	b := newBell(t)
-	a := b.poller(t, true)
+	a := b.poller(t, way{calls: true})
 	begin := time.Now()
 	require.ErrorIs(t, a.p.Sleep(begin.Add(1500*time.Microsecond), func() bool { return false }), os.ErrDeadlineExceeded)
 	require.GreaterOrEqual(t, time.Since(begin), 1500*time.Microsecond)
@@ -217,12 +245,12 @@ func TestPollerOnOldKernels(t *testing.T) {
 // The descriptor remains its owner's.
 func TestPollerClosesItsOwn(t *testing.T) {
 	b := newBell(t)
-	p, err := NewPoller(b.epoll)
+	p, err := NewPoller(b.epoll, true)
 	require.NoError(t, err)
 	p.Close()
 	p.Close()
 	_, err = unix.FcntlInt(uintptr(b.epoll), unix.F_GETFD, 0)
 	require.NoError(t, err, "closed what is not its own")
-	_, err = NewPoller(-1)
+	_, err = NewPoller(-1, true)
 	require.ErrorIs(t, err, unix.EBADF)
 }

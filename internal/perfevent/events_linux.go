@@ -118,7 +118,7 @@ func (p *Events) finish() (err error) {
 		if err = p.openEpoll(); err != nil {
 			return err
 		}
-		if p.poller, err = host.NewPoller(p.epoll); err != nil {
+		if p.poller, err = host.NewPoller(p.epoll, true); err != nil {
 			return err
 		}
 	}

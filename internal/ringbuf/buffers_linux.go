@@ -36,7 +36,7 @@ func (b *Buffers) open(found []shard) (err error) {
 	if b.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return fmt.Errorf("epoll_create1: %w", err)
 	}
-	if b.poller, err = host.NewPoller(b.epoll); err != nil {
+	if b.poller, err = host.NewPoller(b.epoll, false); err != nil {
 		return err
 	}
 	for _, s := range found {
