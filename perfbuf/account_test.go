@@ -213,14 +213,13 @@ func TestCloseJustBeforeTheFunction(t *testing.T) {
 				k.release()
 				before := k.Stats().Rings[0]
 				src := source(k)
-				require.NoError(t, src.in.Begin())
 				p := &src.batch
 				var over atomic.Bool
 				over.Store(true)
 				own := p.pass.Halt
 				p.pass.Halt = &over // next looks at the source's own
 				var seen RingStats
-				err := each(context.Background(), &p.pass, func(ev Event) error {
+				err := src.deliver(context.Background(), src.in.Begin(), func(ev Event) error {
 					switch ev.Kind() {
 					case KindSample:
 						seen.Samples++
@@ -235,7 +234,6 @@ func TestCloseJustBeforeTheFunction(t *testing.T) {
 					require.Equal(t, os.ErrClosed, err)
 				}
 				p.pass.Halt = own
-				p.pass.End()
 				s := k.Stats().Rings[0]
 				require.Equal(t, seen, RingStats{
 					Samples: s.Samples - before.Samples, LostRecords: s.LostRecords - before.LostRecords, Corrupt: s.Corrupt - before.Corrupt,

@@ -53,7 +53,7 @@ func (b *Batch) Events() iter.Seq[Event] {
 // runtime.Goexit, the events up to the current one do, at least the first. After a Close f may
 // still read its batch to the end. Errors are those of ForEach.
 func (s *Stream) ForEachBatch(f func(*Batch) error) error {
-	return unlessStopped(s.forEachBatchUntil(context.Background(), f))
+	return unlessStopped(s.deliverBatches(context.Background(), s.in.Begin(), f))
 }
 
 // RunBatches is [Stream.Run] with one call for many events. [Stream.ForEachBatch] says which events
@@ -61,7 +61,7 @@ func (s *Stream) ForEachBatch(f func(*Batch) error) error {
 // unless the pass has ended with an error. Between batches it checks ctx; errors are those of Run.
 func (s *Stream) RunBatches(ctx context.Context, f func(*Batch) error) error {
 	return s.untilStopped(ctx, func() error {
-		if err := s.forEachBatchUntil(ctx, f); err != nil {
+		if err := s.deliverBatches(ctx, nil, f); err != nil {
 			return err
 		}
 		return stopped(f(&endOfPass))

@@ -80,7 +80,7 @@ func (s *Stream) Shutdown(ctx context.Context, f func(Event) error) error {
 		}
 		s.in.Close()
 	}()
-	return s.deliver(nil, f)
+	return s.forEach(nil, f)
 }
 
 // pauseIfItCan is Pause, and does nothing for a BPF ring buffer.

@@ -6,21 +6,17 @@ import (
 	"os"
 
 	"github.com/ringfold/ringfold/internal/engine"
-	"github.com/ringfold/ringfold/internal/stream"
 )
 
-// forEachUntil is ForEach that also ends when ctx is done, after the current event, with
-// context.Cause(ctx). If f returned ErrStop, it returns errStopped, which is no context's cause.
-func (s *Stream) forEachUntil(ctx context.Context, f func(Event) error) error {
-	if err := s.in.Begin(); err != nil {
-		return err
+// deliver calls f for the events of the pass that was begun, unless that has failed. It ends when
+// ctx is done, after the current event, with context.Cause(ctx). If f returned ErrStop, it returns
+// errStopped, which is no context's cause.
+func (s *Stream) deliver(ctx context.Context, begun error, f func(Event) error) error {
+	if begun != nil {
+		return begun
 	}
 	p := &s.batch.pass
 	defer p.End()
-	return each(ctx, p, f)
-}
-
-func each(ctx context.Context, p *stream.Pass, f func(Event) error) error {
 	done := ctx.Done()
 	for b := &p.Batch; p.Next(); {
 		for i, ev := range b.List {
@@ -66,10 +62,10 @@ func unlessStopped(err error) error {
 	return err
 }
 
-// forEachBatchUntil is forEachUntil for batches.
-func (s *Stream) forEachBatchUntil(ctx context.Context, f func(*Batch) error) error {
-	if err := s.in.Begin(); err != nil {
-		return err
+// deliverBatches is deliver for batches.
+func (s *Stream) deliverBatches(ctx context.Context, begun error, f func(*Batch) error) error {
+	if begun != nil {
+		return begun
 	}
 	p := &s.batch.pass
 	defer p.End()
@@ -85,7 +81,7 @@ func (s *Stream) forEachBatchUntil(ctx context.Context, f func(*Batch) error) er
 	return p.Err
 }
 
-// untilStopped waits for events and reads them in a loop until either fails.
+// untilStopped waits for events and begins passes, which read ends, in a loop until either fails.
 func (s *Stream) untilStopped(ctx context.Context, read func() error) error {
 	waitFor := ctx
 	if ctx.Done() != nil {
@@ -94,7 +90,7 @@ func (s *Stream) untilStopped(ctx context.Context, read func() error) error {
 		waitFor = engine.Watched{Context: ctx}
 	}
 	for {
-		if err := s.Wait(waitFor); err != nil {
+		if err := s.in.WaitAndBegin(waitFor, ErrBarriers); err != nil {
 			return err
 		}
 		if err := read(); err != nil {
@@ -108,7 +104,7 @@ func (s *Stream) untilStopped(ctx context.Context, read func() error) error {
 // [ErrStop]), context.Cause(ctx), os.ErrClosed, [ErrBusy], [ErrDisplaced] or [ErrBarriers], never
 // nil otherwise.
 func (s *Stream) Run(ctx context.Context, f func(Event) error) error {
-	return s.untilStopped(ctx, func() error { return s.forEachUntil(ctx, f) })
+	return s.untilStopped(ctx, func() error { return s.deliver(ctx, nil, f) })
 }
 
 // Events iterates over events as they become due, and waits in between. The error is nil with an

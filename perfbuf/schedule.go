@@ -15,7 +15,8 @@ import (
 // smallest ring or 32 KiB at most. When the rings may have filled up differently meanwhile, it
 // looks again. It ends when it has read all that was there at its beginning. It also reads newer
 // events of rings that are more than half full, but at most as much again: so no fast producer
-// holds a pass up forever, and no ring starves, in any order.
+// holds a pass up forever, and no ring starves, in any order. The first event after a pause comes
+// before all of this, with up to 32 KiB of its ring.
 type Schedule func(loads []Load)
 
 // Load says how full a ring is.

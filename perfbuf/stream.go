@@ -76,24 +76,19 @@ func (s *Stream) Close() error {
 
 // ForEach calls f for every event that is due, without waiting: one pass. See [Fold].
 func (s *Stream) ForEach(f func(Event) error) error {
-	return unlessStopped(s.forEachUntil(context.Background(), f))
+	return s.forEach(s.in.Begin(), f)
+}
+
+// forEach is deliver for calls that are one pass.
+func (s *Stream) forEach(begun error, f func(Event) error) error {
+	return unlessStopped(s.deliver(context.Background(), begun, f))
 }
 
 // ForEachPending calls f for every event that the rings hold, in order, whether due or not, and for
 // every loss that the kernel knows of. On Linux 6.0 and newer these include losses that no record
 // has reported yet; asking for them interrupts each CPU. Events that come later with earlier times
 // are late, in exact mode too: to miss none, see [Stream.Drain]. Unordered, it is ForEach.
-func (s *Stream) ForEachPending(f func(Event) error) error { return s.deliver(s.in.BeginAll(0), f) }
-
-// deliver goes over the pass that was begun, unless that has failed.
-func (s *Stream) deliver(err error, f func(Event) error) error {
-	if err != nil {
-		return err
-	}
-	p := &s.batch.pass
-	defer p.End()
-	return unlessStopped(each(context.Background(), p, f))
-}
+func (s *Stream) ForEachPending(f func(Event) error) error { return s.forEach(s.in.BeginAll(0), f) }
 
 // Drain is ForEachPending with proof, for the end of a stream. Detach your programs and end your
 // Run first. Drain waits until running programs have ended (on sleepable ones, see [PayloadTime]),
@@ -108,7 +103,7 @@ func (s *Stream) deliver(err error, f func(Event) error) error {
 // context.Cause(ctx), and the reason why it cannot wait. After an error nothing is lost, and
 // ForEachPending still works.
 func (s *Stream) Drain(ctx context.Context, f func(Event) error) error {
-	return s.deliver(s.in.Drain(ctx), f)
+	return s.forEach(s.in.Drain(ctx), f)
 }
 
 // Wait blocks until a pass would deliver something, ctx is done, or the stream or a reader of it is
@@ -122,7 +117,8 @@ func (s *Stream) Drain(ctx context.Context, f func(Event) error) error {
 // Errors are context.Cause(ctx), which takes precedence, os.ErrClosed, [ErrBusy] if the stream is
 // being used, and, in exact mode, [ErrBarriers]. Wait parks the goroutine on libbpf's epoll
 // descriptor (perf_buffer__epoll_fd) in the Go runtime's poller. After eight waits within 6 ms each
-// it blocks the thread in epoll_pwait2(2), for half the CPU time.
+// it blocks the thread in epoll_pwait2(2), for half the CPU time; after one of 100 ms too, to be
+// sooner at the next event.
 //
 // In exact mode, Wait makes a barrier itself if the one before took less than 0.5 ms. It cannot be
 // interrupted in that: if the kernel's grace period stalls, as on an overloaded host, Wait returns

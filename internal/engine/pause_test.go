@@ -26,6 +26,7 @@ func TestWaitAfterAPause(t *testing.T) {
 			r.kernel.Wake() // with nothing to read: only a pass finds that out
 			require.NoError(t, <-done)
 			require.Equal(t, WaitCounts{Wakes: n + 1, Polls: looks}, r.Waits())
+			require.True(t, r.waker.roused)
 			done = wait()
 		}
 
@@ -38,6 +39,7 @@ func TestWaitAfterAPause(t *testing.T) {
 		require.Equal(t, looks+1, r.Waits().Polls, "it looks at the disarmed ring")
 		r.hold(0, 64)
 		require.NoError(t, <-done)
+		require.False(t, r.waker.roused)
 	})
 }
 

@@ -239,6 +239,25 @@ func (s *Stream) Flush() error {
 // Wait blocks until a round would deliver something. If all barriers fail, its error wraps
 // barriers.
 func (s *Stream) Wait(ctx context.Context, barriers error) error {
+	err := s.use(ctx, barriers)
+	if err == nil {
+		s.release()
+	}
+	return err
+}
+
+// WaitAndBegin is Wait and Begin, without a time between them in which another could become the
+// stream's user. It touches less code and memory, which are cold after a pause.
+func (s *Stream) WaitAndBegin(ctx context.Context, barriers error) error {
+	err := s.use(ctx, barriers)
+	if err == nil {
+		s.begin(s.waker.Load())
+	}
+	return err
+}
+
+// use is Wait that leaves the caller the stream's user, unless it fails.
+func (s *Stream) use(ctx context.Context, barriers error) error {
 	for {
 		if err := ctx.Err(); err != nil {
 			return context.Cause(ctx)
@@ -246,19 +265,25 @@ func (s *Stream) Wait(ctx context.Context, barriers error) error {
 		if err := s.acquire(); err != nil {
 			return err
 		}
-		if due, err := s.await(ctx, barriers); due || err != nil {
+		var due bool
+		var err error
+		if s.Order == nil {
+			due, err = s.awaitUnordered(ctx)
+		} else {
+			due, err = s.awaitInOrder(ctx, barriers)
+		}
+		if due {
+			return nil
+		}
+		s.release()
+		if err != nil {
 			return err
 		}
 	}
 }
 
-// await is Wait for the stream's user, and releases the stream. It returns false if sources change
-// first.
-func (s *Stream) await(ctx context.Context, barriers error) (due bool, err error) {
-	defer s.release()
-	if s.Order == nil {
-		return s.awaitUnordered(ctx)
-	}
+// awaitInOrder is use by the stream's user. It returns false if it fails, or sources change first.
+func (s *Stream) awaitInOrder(ctx context.Context, barriers error) (due bool, err error) {
 	s.Order.StartWait()
 	for !s.changed.Load() {
 		step, err := s.Order.Step()

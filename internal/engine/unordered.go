@@ -65,7 +65,7 @@ func (s *Stream) letGo(src *source) {
 	src.reader.source.Store(nil)
 }
 
-// awaitUnordered is await without an order.
+// awaitUnordered is awaitInOrder without an order.
 func (s *Stream) awaitUnordered(ctx context.Context) (due bool, err error) {
 	waker := s.waker.Load()
 	switch {
@@ -76,8 +76,7 @@ func (s *Stream) awaitUnordered(ctx context.Context) (due bool, err error) {
 	default:
 		err = waker.wait(ctx, s.sources, 0)
 	}
-	due = waker != nil || s.Flushing()
-	return due && err == nil && !s.changed.Load(), err
+	return err == nil && (waker != nil || s.Flushing()) && !s.changed.Load(), err
 }
 
 // awaitSources blocks until there are sources or a flush.
@@ -94,18 +93,23 @@ func (s *Stream) awaitSources(ctx context.Context) error {
 
 // Begin starts a pass over the due events. The caller is the stream's user until the pass ends.
 func (s *Stream) Begin() error {
-	if err := s.acquire(); err != nil {
-		return err
+	err := s.acquire()
+	if err == nil {
+		s.begin(nil)
 	}
+	return err
+}
+
+// begin is Begin by the stream's user, whom a waker may have let wait.
+func (s *Stream) begin(waited *waker) {
 	switch {
 	case s.Order != nil:
 		s.Order.Begin()
 	case s.only != nil:
 		s.walk.BeginOne(s.only)
 	default:
-		s.walk.Begin(s.rings)
+		s.walk.Begin(s.rings, waited != nil && waited.roused)
 	}
-	return nil
 }
 
 // BeginAll starts a pass over all events in the rings. All programs that ran at the time waited

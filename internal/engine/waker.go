@@ -49,6 +49,7 @@ type waker struct {
 	parts   []*source
 	shared  bool                  // it is serve, for all single-ring waiters
 	stirs   func() bool           // ends the present sleep
+	roused  bool                  // the latest wait has ended with the first output after a pause
 	isReady func(woken bool) bool // method values, kept to save an allocation per wait
 	isAwake func() bool
 
@@ -89,10 +90,13 @@ type Watched struct{ context.Context }
 // and those of the kernel's Wait.
 func (w *waker) wait(ctx context.Context, parts []*source, atMost time.Duration) error {
 	w.begin()
-	defer w.waiting.Store(false)
-	defer w.watch(ctx)()
+	stop := w.watch(ctx)
 	w.ctx, w.parts = ctx, parts
-	defer func() { w.ctx, w.parts = nil, nil }()
+	defer func() {
+		w.ctx, w.parts = nil, nil
+		stop()
+		w.waiting.Store(false)
+	}()
 	return w.block(atMost)
 }
 
@@ -131,7 +135,11 @@ func (w *waker) block(atMost time.Duration) error {
 		limit = time.Now().Add(atMost)
 	}
 	for {
+		w.roused = false
 		err := w.poller.Wait(w.deadline(limit), w.isReady)
+		if w.roused && err == nil {
+			return nil // a pass finds out whatever else there is
+		}
 		if ended := w.ended(); ended != nil {
 			return ended
 		}
@@ -250,7 +258,9 @@ func (w *waker) ended() error {
 func (w *waker) ready(woken bool) bool {
 	if p := &w.parts[0].reader.policy; woken && len(w.parts) == 1 && p.bell != nil && p.bell.pause && !w.shared {
 		p.wakes.Add(1)
-		return true // first output after a pause: a pass looks at the rings anyway
+		p.bell.ring()
+		w.roused = true
+		return true // a pass looks at the rings anyway
 	}
 	enough, by := w.look(woken)
 	if woken {

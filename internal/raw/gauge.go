@@ -15,8 +15,8 @@ type Gauge struct {
 	ahead uint32
 }
 
-// Publish tells programs how far a ring has been read.
-func (g *Gauge) Publish(r *Ring) {
+// publish tells programs how far a ring has been read.
+func (g *Gauge) publish(r *Ring) {
 	// An output is in the head before it is counted. So if the sum is the same before and after the
 	// load of the head, it lacks at most outputs that are being counted, and the ring looks fuller
 	// by these until the next call. If programs keep outputting, the difference of before will do:

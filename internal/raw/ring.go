@@ -206,13 +206,13 @@ func (r *Ring) Tail() uint64 { return atomic.LoadUint64(r.tail) &^ 7 }
 func (r *Ring) SetTail(t uint64) {
 	atomic.StoreUint64(r.tail, t)
 	if r.gauge != nil {
-		r.gauge.Publish(r)
+		r.gauge.publish(r)
 	}
 }
 
 // SetGauge makes SetTail publish the tail there, too, from now on. nil ends that.
 func (r *Ring) SetGauge(g *Gauge) {
 	if r.gauge = g; g != nil {
-		g.Publish(r)
+		g.publish(r)
 	}
 }

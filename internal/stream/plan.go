@@ -65,11 +65,15 @@ func (r *Ring) measure() (tail, head uint64) {
 // arrange sorts the rings to visit.
 func (r *Rings) arrange() {
 	p := &r.plan
-	// Rings of CPUs that came later are at the end. Ring buffers have no CPU.
-	slices.SortFunc(p.visits, func(a, b *Ring) int { return cmp.Or(a.Raw.CPU()-b.Raw.CPU(), a.index-b.index) })
 	p.fresh = max(p.visit, uint64(len(r.all()))<<10) // a look costs a few ns per ring
 	p.order = p.visits
-	if len(p.visits) > 1 && p.read > 0 { // else order may have left out a ring: visit all
+	if len(p.visits) < 2 {
+		p.read = 0
+		return
+	}
+	// Rings of CPUs that came later are at the end. Ring buffers have no CPU.
+	slices.SortFunc(p.visits, func(a, b *Ring) int { return cmp.Or(a.Raw.CPU()-b.Raw.CPU(), a.index-b.index) })
+	if p.read > 0 { // else order may have left out a ring: visit all
 		r.order(p.visits)
 	}
 	p.read = 0

@@ -23,6 +23,7 @@ type Unordered struct {
 	sources []*Rings // of the present pass
 	at      int      // index of the source being read
 	planned bool     // the source at has planned this pass
+	roused  bool     // the first visit comes before any plan
 	only    *Ring    // the only ring to read; nil: all of the sources
 
 	ring     *Ring      // being read, nil between rings
@@ -55,10 +56,10 @@ func NewUnordered(p *Pass, halt *atomic.Bool, flushes *Flushes, done func()) *Un
 }
 
 // Begin starts a pass over all rings of these readers. The caller has claimed the rings, and keeps
-// them mapped.
-func (w *Unordered) Begin(sources []*Rings) {
+// them mapped. roused says that the first output after a pause has woken it.
+func (w *Unordered) Begin(sources []*Rings, roused bool) {
 	w.begin()
-	w.sources, w.at, w.planned, w.losing, w.counting = sources, 0, false, 0, true
+	w.sources, w.at, w.planned, w.roused, w.losing, w.counting = sources, 0, false, roused, 0, true
 	for _, rings := range sources {
 		w.failures = append(w.failures, rings.failures.Load()) // loaded before the heads
 		rings.Passes.Add(1)
@@ -68,7 +69,7 @@ func (w *Unordered) Begin(sources []*Rings) {
 // BeginOne starts a pass over one ring. The caller has claimed it, and keeps it mapped.
 func (w *Unordered) BeginOne(r *Ring) {
 	w.begin()
-	w.only = r
+	w.only, w.planned = r, false
 	w.failures = append(w.failures, r.failures.Load()) // loaded before the head
 	w.visit(r)
 	w.upTo = w.head
@@ -180,6 +181,16 @@ func (w *Unordered) Latest() uint64 { return w.latest }
 // nextRing leaves the present ring and goes on to the next with something to read.
 func (w *Unordered) nextRing() bool {
 	w.leaveRing()
+	if w.roused { // what a plan touches is in no cache after a pause, and one ring holds anything
+		w.roused = false
+		for _, r := range w.sources[0].all() {
+			if r.Raw.Head() != r.left {
+				w.visit(r)
+				w.upTo = w.tail + min(w.head-w.tail, leastVisit)
+				return true
+			}
+		}
+	}
 	for ; w.at < len(w.sources); w.at, w.planned = w.at+1, false {
 		rings := w.sources[w.at]
 		if !w.planned { // planned here, once End is sure to run: a Schedule may panic
@@ -277,7 +288,7 @@ func (w *Unordered) leaveRing() {
 	}
 	w.commit()
 	w.latest = max(w.latest, w.ring.last)
-	if w.only == nil {
+	if w.planned {
 		w.ring.rings.visited(w.ring, w.off-begin)
 	}
 	w.ring = nil

@@ -296,8 +296,47 @@ func TestPassesDoNotAllocate(t *testing.T) {
 	}))
 }
 
+// A pass that the first output after a pause begins reads a ring that holds something before it
+// looks at the others, but not all of a full ring. The plan then covers what is left.
+func TestRoused(t *testing.T) {
+	g := newRig(t, 3)
+	g.all.Begin(g.sources, true)
+	require.Empty(t, read(&g.pass, 9), "woken for nothing")
+	g.output(1, 1)
+	g.output(2, 2, 3)
+	g.all.Begin(g.sources, true)
+	require.Equal(t, []uint64{1, 2, 3}, read(&g.pass, 9))
+	require.Equal(t, []int{1, 2}, g.flowed)
+	require.Empty(t, g.ordered, "no ring is to be chosen from several")
+	require.Equal(t, []uint64{1, 1}, []uint64{g.one[1].Counts.TailStores.Load(), g.one[2].Counts.TailStores.Load()})
+	g.output(0, 4)
+	g.output(1, 5)
+	g.output(2, 6, 7)
+	g.begin()
+	require.Equal(t, []uint64{6, 7, 4, 5}, read(&g.pass, 9), "the next pass is planned as ever")
+
+	const most = leastVisit / recordSize
+	w := ringtest.New(2*leastVisit, raw.LayoutRawTime, 0)
+	full, other := &Ring{Raw: w.Raw()}, newRig(t, 1)
+	full.Raw.SetCPU(firstCPU - 1)
+	var rings Rings
+	rings.Init(RingsOptions{Room: 2, Order: other.fullest, Flowing: func(int, uint64) {}})
+	rings.Add(full)
+	ring := &Ring{Raw: other.w[0].Raw()}
+	rings.Add(ring)
+	for n := range uint64(most + 5) {
+		require.NoError(t, w.Output(100+n, ringtest.Payload(n, 12)))
+	}
+	other.output(0, 1)
+	other.all.Begin([]*Rings{&rings}, true)
+	times := read(&other.pass, most+9)
+	require.Len(t, times, most+6)
+	require.Equal(t, uint64(100+most-1), times[most-1])
+	require.Len(t, other.ordered, 1, "then it looks at all")
+}
+
 // begin starts a pass over all rings.
-func (g *rig) begin() { g.all.Begin(g.sources) }
+func (g *rig) begin() { g.all.Begin(g.sources, false) }
 
 // beginOne starts a pass over one ring alone.
 func (g *rig) beginOne(i int) { g.alone[i].BeginOne(g.one[i]) }
@@ -306,7 +345,7 @@ func (g *rig) beginOne(i int) { g.alone[i].BeginOne(g.one[i]) }
 // remainder.
 func TestSeveralReaders(t *testing.T) {
 	a, b := newRig(t, 2), newRig(t, 2)
-	both := func() { a.all.Begin([]*Rings{&a.Rings, &b.Rings}) }
+	both := func() { a.all.Begin([]*Rings{&a.Rings, &b.Rings}, false) }
 	b.output(0, 3)
 	a.output(1, 1)
 	a.Fail(5, os.ErrExist, nil)
@@ -328,6 +367,6 @@ func TestSeveralReaders(t *testing.T) {
 	require.Equal(t, [2]uint64{4, 4}, [2]uint64{a.Passes.Load(), b.Passes.Load()})
 	require.Equal(t, []int{1, 0}, a.flowed)
 	require.Equal(t, []int{0, 1, 1}, b.flowed)
-	a.all.Begin(nil)
+	a.all.Begin(nil, false)
 	require.Empty(t, read(&a.pass, 9), "all have gone")
 }
