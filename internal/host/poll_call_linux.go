@@ -13,7 +13,7 @@ import (
 // sysPoller waits in epoll_pwait2(2).
 type sysPoller struct {
 	epoll   int  // edge-triggered, of event and either the descriptors or what they contain
-	direct  bool // epoll is the same as the only descriptor
+	direct  bool // epoll is the only descriptor itself, and its owner's
 	event   int  // an eventfd
 	events  [4]unix.EpollEvent
 	cleanup runtime.Cleanup
@@ -25,18 +25,18 @@ type sysPoller struct {
 // open makes a sysPoller of an edge-triggered epoll descriptor, which remains the caller's. If that
 // is negative, descriptors are to be added.
 func (p *sysPoller) open(epoll int) (err error) {
-	if p.direct = epoll >= 0; p.direct {
-		if p.epoll, err = unix.FcntlInt(uintptr(epoll), unix.F_DUPFD_CLOEXEC, 0); err != nil {
-			return fmt.Errorf("F_DUPFD_CLOEXEC of the epoll descriptor: %w", err)
-		}
-	} else if p.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
-		return fmt.Errorf("epoll_create1: %w", err)
-	}
 	if p.event, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
-		unix.Close(p.epoll)
 		return fmt.Errorf("eventfd: %w", err)
 	}
-	p.cleanup = runtime.AddCleanup(p, closeBoth, [2]int{p.epoll, p.event})
+	own := []int{p.event}
+	if p.epoll, p.direct = epoll, epoll >= 0; !p.direct {
+		if p.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+			unix.Close(p.event)
+			return fmt.Errorf("epoll_create1: %w", err)
+		}
+		own = append(own, p.epoll)
+	}
+	p.cleanup = runtime.AddCleanup(p, closeAll, own)
 	if err = control(p.epoll, unix.EPOLL_CTL_ADD, p.event, ofEvent); err != nil {
 		p.close()
 	}
@@ -48,12 +48,16 @@ const ofEvent = -1
 
 func (p *sysPoller) close() {
 	p.cleanup.Stop()
-	closeBoth([2]int{p.epoll, p.event})
+	unix.Close(p.event)
+	if !p.direct {
+		unix.Close(p.epoll)
+	}
 }
 
-func closeBoth(fds [2]int) {
-	unix.Close(fds[0])
-	unix.Close(fds[1])
+func closeAll(fds []int) {
+	for _, fd := range fds {
+		unix.Close(fd)
+	}
 }
 
 // interrupt ends the present wait. Nobody reads the event: each write is an edge.
