@@ -247,7 +247,7 @@ func (s *Stream) Wait(ctx context.Context, barriers error) error {
 }
 
 // WaitAndBegin is Wait and Begin, without a time between them in which another could become the
-// stream's user. It touches less code and memory, which are cold after a pause.
+// stream's user.
 func (s *Stream) WaitAndBegin(ctx context.Context, barriers error) error {
 	err := s.use(ctx, barriers)
 	if err == nil {

@@ -12,10 +12,10 @@ import (
 
 // sysPoller waits in epoll_pwait2(2).
 type sysPoller struct {
-	epoll   int  // edge-triggered, of event and either the descriptors or what they contain
-	direct  bool // epoll is the only descriptor itself, and its owner's
-	event   int  // an eventfd
-	events  [4]unix.EpollEvent
+	epoll   int                 // edge-triggered, of event and either the descriptors or what they contain
+	direct  bool                // epoll is the only descriptor itself, and its owner's
+	event   int                 // an eventfd
+	events  [32]unix.EpollEvent // what does not fit in ends the next wait, for nothing
 	cleanup runtime.Cleanup
 
 	began, yielded time.Time

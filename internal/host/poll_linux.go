@@ -16,11 +16,12 @@ import (
 // rare, in a system call of its own. Where they are frequent, Go's poller takes twice the CPU time,
 // as it wakes other threads; after a pause, it takes longer to wake.
 //
-// A wakeup is only a hint: Poller never asks an inner epoll which ring it was for. The reader looks
-// at every ring, also before it blocks. An outer epoll asks once for each wakeup of the kernel
-// (ep_poll_callback in fs/eventpoll.c), so unread records cause no further wakeups. perf_poll
-// (kernel/events/core.c) clears a wakeup as it reports it, so only one outer epoll may ask at a
-// time.
+// A wakeup is only a hint: Poller does not say which ring it was for. The reader looks at every
+// ring, also before it blocks. System calls wait on a descriptor itself if it reports each wakeup
+// once; otherwise, as Go's poller does, on an outer epoll that contains it. Such an outer epoll
+// asks once for each wakeup of the kernel (ep_poll_callback in fs/eventpoll.c), so unread records
+// cause no further wakeups. perf_poll (kernel/events/core.c) clears a wakeup as it reports it, so
+// only one may ask at a time.
 type Poller struct {
 	calls sysPoller
 	file  *os.File // for Go's poller: an epoll of the descriptors while parks, else of none

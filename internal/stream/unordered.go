@@ -181,7 +181,7 @@ func (w *Unordered) Latest() uint64 { return w.latest }
 // nextRing leaves the present ring and goes on to the next with something to read.
 func (w *Unordered) nextRing() bool {
 	w.leaveRing()
-	if w.roused { // what a plan touches is in no cache after a pause, and one ring holds anything
+	if w.roused { // most likely one ring holds anything, and its event need not wait for a plan
 		w.roused = false
 		for _, r := range w.sources[0].all() {
 			if r.Raw.Head() != r.left {
