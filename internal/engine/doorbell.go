@@ -30,7 +30,6 @@ type doorbell struct {
 	again    time.Duration // time to the next look when all are armed; 0: no more looks
 
 	pause   bool        // all were armed at the choice of deadline, and the last of the looks is over
-	rang    bool        // ring has been called since the deadline was chosen
 	changed atomic.Bool // a ring has been disarmed since the deadline was chosen
 }
 
@@ -57,10 +56,6 @@ func newDoorbell(e *Entries, interval time.Duration) *doorbell {
 // deadline returns when to look, zero for never.
 func (d *doorbell) deadline() time.Time {
 	d.changed.Store(false)
-	if d.rang {
-		d.rang = false
-		d.returned()
-	}
 	armed := d.allArmed()
 	d.pause = armed && d.again == 0
 	switch {
@@ -117,10 +112,6 @@ func (d *doorbell) look(unread func(ring int) uint64) (found bool) {
 	d.next = time.Now().Add(d.again)
 	return found
 }
-
-// ring is returned after a pause. It leaves the clock to deadline, so that the reader gets to the
-// event sooner.
-func (d *doorbell) ring() { d.rang = true }
 
 // returned notes that a wait has ended with something to do. The next look comes after the poll
 // interval, unless all outputs ring the bell anyway.

@@ -215,11 +215,8 @@ func (w *waker) poll() (found bool) {
 // returned notes in all doorbells that the reader has something to do.
 func (w *waker) returned() {
 	for i := range w.parts {
-		switch bell := w.parts[i].reader.policy.bell; {
-		case bell == nil:
-		case bell.pause:
-			bell.ring()
-		default:
+		// After a pause, deadline finds out by itself whether a ring has been disarmed meanwhile.
+		if bell := w.parts[i].reader.policy.bell; bell != nil && !bell.pause {
 			bell.returned()
 		}
 	}
@@ -258,7 +255,6 @@ func (w *waker) ended() error {
 func (w *waker) ready(woken bool) bool {
 	if p := &w.parts[0].reader.policy; woken && len(w.parts) == 1 && p.bell != nil && p.bell.pause && !w.shared {
 		p.wakes.Add(1)
-		p.bell.ring()
 		w.roused = true
 		return true // a pass looks at the rings anyway
 	}

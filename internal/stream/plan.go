@@ -68,7 +68,6 @@ func (r *Rings) arrange() {
 	p.fresh = max(p.visit, uint64(len(r.all()))<<10) // a look costs a few ns per ring
 	p.order = p.visits
 	if len(p.visits) < 2 {
-		p.read = 0
 		return
 	}
 	// Rings of CPUs that came later are at the end. Ring buffers have no CPU.

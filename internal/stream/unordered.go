@@ -69,7 +69,7 @@ func (w *Unordered) Begin(sources []*Rings, roused bool) {
 // BeginOne starts a pass over one ring. The caller has claimed it, and keeps it mapped.
 func (w *Unordered) BeginOne(r *Ring) {
 	w.begin()
-	w.only, w.planned = r, false
+	w.only = r
 	w.failures = append(w.failures, r.failures.Load()) // loaded before the head
 	w.visit(r)
 	w.upTo = w.head
@@ -288,7 +288,7 @@ func (w *Unordered) leaveRing() {
 	}
 	w.commit()
 	w.latest = max(w.latest, w.ring.last)
-	if w.planned {
+	if w.only == nil {
 		w.ring.rings.visited(w.ring, w.off-begin)
 	}
 	w.ring = nil
