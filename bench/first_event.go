@@ -47,10 +47,10 @@ func firstEvents(r *run, name string, readers []string, o options) error {
 	took := samples{}
 	rnd := rand.New(rand.NewPCG(1, 2)) // who comes before whom matters
 	for round := range 1 + rounds {    // the first warms up
-		for i, at := range rnd.Perm(len(all)) {
+		for _, at := range rnd.Perm(len(all)) {
 			o := all[at]
 			sleep(idle)
-			d, err := o.firstEvent(cpus[(round+i)%len(cpus)])
+			d, err := o.firstEvent(cpus[round%len(cpus)])
 			if err != nil {
 				return err
 			}

@@ -85,7 +85,8 @@ We tried four ways to shorten it, old and new code in turns, and kept three:
   system call takes twice the CPU time, as Go's sysmon then polls while a thread blocks.
 - The pass reads the ring that has something before it plans which to read, and begins without giving
   the stream back after the wait: 4 µs less together.
-- The system call in the loop itself, five functions fewer on the way: less than 1 µs. It is not in.
+- The system call in the loop itself, five functions fewer on the way: less than 1 µs. It is not in. Nor is
+  a wakeup that follows fewer pointers: no difference in 400 events.
 
 Before, the median was 1.31 and 1.22 times that of cilium/ebpf (400 and 200 events). A bare goroutine
 that blocks in epoll_wait and reads the record itself takes as long as libbpf in C.
