@@ -19,7 +19,8 @@ type sysPoller struct {
 	cleanup runtime.Cleanup
 
 	began, yielded time.Time
-	frequent       int // how many waits in a row began shortly after another
+	frequent       int  // how many waits in a row began shortly after another
+	dozes          bool // see doze
 }
 
 // open makes a sysPoller of an edge-triggered epoll descriptor, which remains the caller's. If that
@@ -88,7 +89,31 @@ func (p *sysPoller) suits(until time.Time) bool {
 	}
 	p.began = now
 	p.frequent++
-	return (p.frequent > frequent || since > rarely) && (until.IsZero() || until.After(now))
+	if !until.IsZero() && !until.After(now) {
+		return false
+	}
+	return p.frequent > frequent || since > rarely && p.doze()
+}
+
+// dozing counts the rare waits of the process that are system calls. Each blocks a thread, so there
+// are at most mostDozing: many readers may wait all the time.
+var dozing atomic.Int32
+
+const mostDozing = 8
+
+// doze reports whether the wait may be one of them, until woke is called.
+func (p *sysPoller) doze() bool {
+	if p.dozes = dozing.Add(1) <= mostDozing; !p.dozes {
+		dozing.Add(-1)
+	}
+	return p.dozes
+}
+
+func (p *sysPoller) woke() {
+	if p.dozes {
+		p.dozes = false
+		dozing.Add(-1)
+	}
 }
 
 // yield lets the scheduler run from time to time. Go's sysmon takes the processor away from a

@@ -150,6 +150,7 @@ func (p *Poller) Wait(until time.Time, ready func(woken bool) bool) error {
 		return err
 	}
 	if p.calls.suits(until) {
+		defer p.calls.woke()
 		return p.waitInCall(until, ready)
 	}
 	p.ready = ready

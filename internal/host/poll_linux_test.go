@@ -198,9 +198,10 @@ func TestPollerSuits(t *testing.T) {
 	var p sysPoller
 	ago := func(d time.Duration) bool {
 		p.began = time.Now().Add(-d)
+		defer p.woke()
 		return p.suits(time.Time{})
 	}
-	require.True(t, p.suits(time.Time{}), "the first wait, as nothing is known")
+	require.True(t, ago(time.Since(time.Time{})), "the first wait, as nothing is known")
 	require.True(t, ago(time.Hour))
 	p.frequent = 0
 	for range frequent {
@@ -211,6 +212,21 @@ func TestPollerSuits(t *testing.T) {
 	require.False(t, ago(-time.Hour), "frequent ones are counted anew")
 	p.began = time.Now().Add(-time.Hour)
 	require.False(t, p.suits(time.Unix(1, 0)), "the time is over")
+
+	// As many as wait at once, few threads are blocked.
+	var many [mostDozing + 2]sysPoller
+	blocked := 0
+	for i := range many {
+		if many[i].suits(time.Time{}) {
+			blocked++
+		}
+	}
+	require.Equal(t, mostDozing, blocked)
+	require.False(t, ago(rarely))
+	for i := range many {
+		many[i].woke()
+	}
+	require.True(t, ago(rarely))
 }
 
 // Sleep ignores wakeups.
