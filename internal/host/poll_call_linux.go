@@ -12,7 +12,7 @@ import (
 
 // sysPoller waits in epoll_pwait2(2).
 type sysPoller struct {
-	epoll   int                 // edge-triggered, of event and either the descriptors or what they contain
+	epoll   int                 // of event and either the descriptors or what they contain
 	direct  bool                // epoll is the only descriptor itself, and its owner's
 	event   int                 // an eventfd
 	events  [32]unix.EpollEvent // what does not fit in ends the next wait, for nothing
@@ -23,8 +23,8 @@ type sysPoller struct {
 	dozes          bool // see doze
 }
 
-// open makes a sysPoller of an edge-triggered epoll descriptor, which remains the caller's. If that
-// is negative, descriptors are to be added.
+// open makes a sysPoller of an epoll descriptor, which remains the caller's. If that is negative,
+// descriptors are to be added.
 func (p *sysPoller) open(epoll int) (err error) {
 	if p.event, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
 		return fmt.Errorf("eventfd: %w", err)

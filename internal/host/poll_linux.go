@@ -40,7 +40,7 @@ type Poller struct {
 }
 
 // NewPoller waits on an epoll descriptor, which remains the caller's. once says that it reports a
-// wakeup once, as edge-triggered perf events do, and not until all is read.
+// wakeup once, as that of perf events does, and not until all is read.
 func NewPoller(epoll int, once bool) (*Poller, error) {
 	of := -1
 	if once {

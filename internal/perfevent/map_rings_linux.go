@@ -35,26 +35,17 @@ func (p *Events) mapRings(cpus []int) (rings []ringEvents, err error) {
 func (p *Events) openEpoll() (err error) {
 	if pb := p.rings[0].pb; pb != nil {
 		p.epoll = pb.EpollFD()
-	} else if p.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return nil
+	}
+	if p.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return fmt.Errorf("epoll_create1: %w", err)
 	}
 	for _, e := range p.rings {
-		op := unix.EPOLL_CTL_ADD
-		if e.pb != nil {
-			op = unix.EPOLL_CTL_MOD // libbpf's own poll, which nobody calls, would miss nothing either
-		}
-		if err := p.watchRing(op, e.owner); err != nil {
+		if err := unix.EpollCtl(p.epoll, unix.EPOLL_CTL_ADD, e.owner, &unix.EpollEvent{Events: unix.EPOLLIN}); err != nil {
 			return &callError{"epoll_ctl", e.cpu, err}
 		}
 	}
 	return nil
-}
-
-// watchRing adds a ring's event to the epoll descriptor, or changes its entry there. It is
-// edge-triggered: perf_poll (kernel/events/core.c) reports an event that has ended, as when its CPU
-// goes offline, each time it is asked.
-func (p *Events) watchRing(op, owner int) error {
-	return unix.EpollCtl(p.epoll, op, owner, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET})
 }
 
 // closeEpoll closes it, unless libbpf does.
