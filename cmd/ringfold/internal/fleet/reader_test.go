@@ -171,6 +171,10 @@ func TestReads(t *testing.T) {
 	}
 	for _, p := range []string{"all&once=true", "all&once=true&wait=c"} {
 		_, out, again := readAll(t, s.URL(), p)
+		sorted := func(s []string) []string { return slices.Sorted(slices.Values(s)) }
+		for try := 0; try < 5 && !slices.Equal(sorted(live.out), sorted(out)); try++ { // a stalled reader hears of a host after others' events
+			_, out, again = readAll(t, s.URL(), p)
+		}
 		require.ElementsMatch(t, live.out, out, p)
 		require.Equal(t, res, again, p)
 	}

@@ -152,7 +152,6 @@ func TestPublishSnapshots(t *testing.T) {
 		r.Signal(t, syscall.SIGUSR1)
 		r.Out.Wait(t, `"snapshot".*"events":`+events)
 	}
-	r.Interrupt(t)
 	snapshots, s := lines(t, r)
 	require.Len(t, snapshots, 2)
 	require.EqualValues(t, 30, s.Events)
