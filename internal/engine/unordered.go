@@ -100,7 +100,8 @@ func (s *Stream) Begin() error {
 	return err
 }
 
-// begin is Begin by the stream's user, whom a waker may have let wait.
+// begin is Begin by the stream's user, whom a waker may have let wait. Beside a stream of one ring
+// that waker serves others, so only one of all rings asks how the wait has ended.
 func (s *Stream) begin(waited *waker) {
 	switch {
 	case s.Order != nil:
