@@ -60,8 +60,8 @@ func (b bell) poller(t *testing.T, how way) *asked {
 	return a
 }
 
-// hurry makes the next wait one of many, or neither frequent nor rare, however long ago the last one
-// was on a busy machine.
+// hurry makes the next wait one of many, or neither frequent nor rare, however long ago the last
+// one was on a busy machine.
 func (a *asked) hurry() {
 	a.p.calls.frequent, a.p.calls.began = 0, time.Now().Add(time.Hour)
 	if a.how.calls {
