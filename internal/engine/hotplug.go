@@ -22,7 +22,7 @@ type FollowerOptions struct {
 	Room   int                  // the most rings that it can have
 	Add    func(*raw.Ring)      // appends one
 	Renew  func(ring int) error // puts a ring's perf event into the map
-	Full   string               // error format for a CPU that finds no room
+	full   string               // error format for a CPU that finds no room
 }
 
 // Follower gives a ring to each followed CPU that comes online, and new perf events to one that
@@ -137,7 +137,7 @@ func (f *Follower) renew(ring int) error {
 func (f *Follower) add(cpu int) (final bool, err error) {
 	i := f.o.Len()
 	if i == f.o.Room {
-		return true, fmt.Errorf(f.o.Full, cpu)
+		return true, fmt.Errorf(f.o.full, cpu)
 	}
 	memory, err := f.o.Kernel.Hotplug.Add(cpu)
 	if err != nil {

@@ -35,7 +35,7 @@ func newRig(room int) *rig {
 	g.gate.Open(func() {})
 	g.rings.Init(stream.RingsOptions{Room: room})
 	g.Init(FollowerOptions{
-		Kernel: &kernel.Parts{Hotplug: g, Returning: g, Watcher: g}, Gate: &g.gate, Len: g.rings.Len, Room: room, Full: "no room for CPU %d",
+		Kernel: &kernel.Parts{Hotplug: g, Returning: g, Watcher: g}, Gate: &g.gate, Len: g.rings.Len, Room: room, full: "no room for CPU %d",
 		Add:   func(memory *raw.Ring) { g.rings.Add(&stream.Ring{Raw: memory}) },
 		Renew: func(ring int) error { g.renewed = append(g.renewed, ring); return g.sets },
 	})

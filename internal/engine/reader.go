@@ -139,7 +139,7 @@ func (r *Reader) Follow() {
 	if r.opts.RingBuf {
 		full = fmt.Sprintf("no room for the ring buffer with map id %%d: this reader has had %d from the map, the most that it follows: open a new one", r.Rings.Room())
 	}
-	r.Hotplug.Init(FollowerOptions{Kernel: &r.Parts, Gate: &r.Gate, Len: r.Rings.Len, Room: r.Rings.Room(), Add: r.add, Renew: r.Entries.renew, Full: full})
+	r.Hotplug.Init(FollowerOptions{Kernel: &r.Parts, Gate: &r.Gate, Len: r.Rings.Len, Room: r.Rings.Room(), Add: r.add, Renew: r.Entries.renew, full: full})
 }
 
 // flowed keeps a busy ring from waking anybody.

@@ -22,17 +22,17 @@ var core = []string{"cpulist", "engine", "grace", "host", "kernel", "perfevent",
 // The table of CONTRIBUTING.md says how large the house is. It must be true, so that growth is seen
 // and argued for.
 func TestFigures(t *testing.T) {
-	types, functions, fields := exported(t, "../../perfbuf")
+	types, functions, methods, fields := exported(t, "../../perfbuf")
 	between := 0
-	for _, room := range core {
-		a, b, c := exported(t, filepath.Join("../../internal", room))
-		between += a + b + c
+	for _, room := range []string{"raw", "stream", "engine"} {
+		types, _, methods, fields := exported(t, filepath.Join("../../internal", room))
+		between += types + methods + fields
 	}
 	files, err := filepath.Glob("../../perfbuf/*.go")
 	require.NoError(t, err)
 	is := map[string]int{
-		"exported types of perfbuf": types, "exported functions and methods": functions, "exported fields": fields, "files in its folder": len(files),
-		"packages in the core": len(core), "types, methods and fields that they show each other": between,
+		"exported types of perfbuf": types, "exported functions and methods": functions + methods, "exported fields": fields, "files in its folder": len(files),
+		"packages in the core": len(core), "types, methods and fields that raw, stream and engine show": between,
 	}
 	text, err := os.ReadFile("../../CONTRIBUTING.md")
 	require.NoError(t, err)
@@ -43,8 +43,8 @@ func TestFigures(t *testing.T) {
 	require.Equal(t, is, said)
 }
 
-// exported counts what a package shows: types, functions and methods, and fields of structs.
-func exported(t *testing.T, directory string) (types, functions, fields int) {
+// exported counts what a package shows: types, functions, methods, and fields of structs.
+func exported(t *testing.T, directory string) (types, functions, methods, fields int) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(directory, "*.go"))
 	require.NoError(t, err)
@@ -57,8 +57,12 @@ func exported(t *testing.T, directory string) (types, functions, fields int) {
 		ast.Inspect(f, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.FuncDecl:
-				if n.Name.IsExported() && (n.Recv == nil || ast.IsExported(receiver(n.Recv.List[0].Type))) {
+				switch {
+				case !n.Name.IsExported():
+				case n.Recv == nil:
 					functions++
+				case ast.IsExported(receiver(n.Recv.List[0].Type)):
+					methods++
 				}
 				return false
 			case *ast.TypeSpec:
@@ -76,14 +80,14 @@ func exported(t *testing.T, directory string) (types, functions, fields int) {
 					}
 				}
 				if i, ok := n.Type.(*ast.InterfaceType); ok {
-					functions += len(i.Methods.List)
+					methods += len(i.Methods.List)
 				}
 				return false
 			}
 			return true
 		})
 	}
-	return types, functions, fields
+	return types, functions, methods, fields
 }
 
 // receiver is the name of a receiver's type.

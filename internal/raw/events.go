@@ -47,7 +47,7 @@ func (r *Ring) Events(off, stop, head uint64, into []Event) (n, discarded int, n
 		if into[n].View != v {
 			into[n].View = v // rarely: the garbage collector hears of each
 		}
-		into[n].Word = pos | l<<32
+		into[n].word = pos | l<<32
 		n++
 		pos += size
 	}

@@ -19,7 +19,7 @@ func (s *Single) Private(ev Event) Event {
 	time, b := ev.Time(), ev.Bytes()
 	s.grow((ev.View.body + 4 + uint64(len(b)) + 7) &^ 7)
 	v := ev.View.on(s.words)
-	own := Event{View: &v, Word: ev.Word &^ posBits}
+	own := Event{View: &v, word: ev.word &^ posBits}
 	copy(own.Bytes(), b)
 	return s.Timed(own, time)
 }

@@ -83,7 +83,7 @@ func (r *Ring) Busy(off, head uint64) bool {
 }
 
 // Offset returns the offset of an event in View, which is less than the ring's size after off.
-func (r *Ring) Offset(ev Event, off uint64) uint64 { return off + (ev.Word&posBits-off)&r.mask }
+func (r *Ring) Offset(ev Event, off uint64) uint64 { return off + (ev.word&posBits-off)&r.mask }
 
 // samplesRingBuf is Samples.
 func (r *Ring) samplesRingBuf(off, head, floor, ceiling uint64, marks []Mark) ([]Mark, uint64) {

@@ -15,7 +15,7 @@ type Single struct {
 // Odd makes an event that is not a sample, of a ring, or of none if of is nil.
 func (s *Single) Odd(of *Ring, o Odd) Event {
 	s.odd, s.cpu = o, int32(o.CPU)
-	// Invariant of Word: a payload of no bytes lies in any memory.
+	// Invariant of word: a payload of no bytes lies in any memory.
 	s.view = View{base: unsafe.Pointer(&noOdd), times: unsafe.Pointer(&s.odd.Time), cpus: unsafe.Pointer(&s.cpu), kind: o.Kind, odd: &s.odd, of: of}
 	return Event{View: &s.view}
 }
@@ -26,8 +26,8 @@ func (s *Single) Join(r *Ring, rec *Record) Event {
 	s.grow(rec.Size)
 	r.CopyWords(s.words, rec.Off, rec.Size)
 	s.view = r.bare().fields(r.timeAt, r.cpuAt, uint64(rec.Len)).on(s.words)
-	// Invariant of Word: Parse has checked Len against Size, of which words has as many bytes.
-	return Event{View: &s.view, Word: uint64(rec.Len) << 32}
+	// Invariant of word: Parse has checked Len against Size, of which words has as many bytes.
+	return Event{View: &s.view, word: uint64(rec.Len) << 32}
 }
 
 // Timed returns a sample with this time instead of the one in its view.

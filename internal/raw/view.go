@@ -105,13 +105,13 @@ func (v View) on(words []uint64) View {
 	return v
 }
 
-// Event is one record in a view. Word has 32 bits of the payload's length, 29 of its position in
+// Event is one record in a view. word has 32 bits of the payload's length, 29 of its position in
 // the view, and 3 of flags. The length was checked against record and view when the event was made,
 // and is not read again. So memory that changes underneath changes bytes, never bounds. The zero
 // Event is empty.
 type Event struct {
 	View *View
-	Word uint64
+	word uint64
 }
 
 const (
@@ -133,18 +133,18 @@ func (e Event) view() *View {
 // buffer.
 func (e Event) Bytes() []byte {
 	v := e.view()
-	// Invariant of Word: the view's memory has that many bytes from the payload of this record on.
-	return unsafe.Slice((*byte)(unsafe.Add(v.base, e.Word&posBits+v.body+4)), e.Word>>32)
+	// Invariant of word: the view's memory has that many bytes from the payload of this record on.
+	return unsafe.Slice((*byte)(unsafe.Add(v.base, e.word&posBits+v.body+4)), e.word>>32)
 }
 
 // Len returns the length of Bytes.
-func (e Event) Len() int { return int(e.Word >> 32) }
+func (e Event) Len() int { return int(e.word >> 32) }
 
 // Time returns the time in ns, or 0 if there is none.
 func (e Event) Time() uint64 {
 	v := e.view()
 	// Invariant: the view has 8 bytes there, which need not be aligned to 8 in a payload.
-	return binary.NativeEndian.Uint64((*[8]byte)(unsafe.Add(v.times, e.Word&v.timeMask+v.timeAt))[:])
+	return binary.NativeEndian.Uint64((*[8]byte)(unsafe.Add(v.times, e.word&v.timeMask+v.timeAt))[:])
 }
 
 // Source returns the argument of Ring.SetSource.
@@ -162,14 +162,14 @@ func (e Event) Kind() Kind { return e.view().kind }
 func (e Event) CPU() int {
 	v := e.view()
 	// Invariant: the view has 4 bytes there, which need not be aligned to 4 in a payload.
-	return int(int32(binary.NativeEndian.Uint32((*[4]byte)(unsafe.Add(v.cpus, e.Word&v.cpuMask+v.cpuAt))[:])))
+	return int(int32(binary.NativeEndian.Uint32((*[4]byte)(unsafe.Add(v.cpus, e.word&v.cpuMask+v.cpuAt))[:])))
 }
 
 // Late reports whether AsLate made the event.
-func (e Event) Late() bool { return e.Word&flagLate != 0 }
+func (e Event) Late() bool { return e.word&flagLate != 0 }
 
 // AsLate returns the same event, marked as late.
-func (e Event) AsLate() Event { return Event{e.View, e.Word | flagLate} }
+func (e Event) AsLate() Event { return Event{e.View, e.word | flagLate} }
 
 // Odd returns the fields of a non-sample, or zero for a sample.
 func (e Event) Odd() *Odd { return e.view().odd }
