@@ -48,6 +48,7 @@ type fakeKernel struct {
 	*ringtest.Still
 	entries []kernel.Entry
 	refuses int // the entry that cannot be set; -1: none
+	dozes   bool
 
 	before      func() // called before the next Wait
 	interrupted func() // called after each
@@ -70,6 +71,14 @@ func (k *fakeKernel) Wait(until time.Time, ready func(bool) bool) error {
 		f()
 	}
 	return k.Still.Wait(until, ready)
+}
+
+// Doze dozes if the test says so.
+func (k *fakeKernel) Doze(ready func(bool) bool) (woken bool, err error) {
+	if k.dozes {
+		err = k.Wait(time.Time{}, func(by bool) bool { woken = by; return woken || ready(false) })
+	}
+	return woken && err == nil, err
 }
 
 func (k *fakeKernel) Sleep(until time.Time, awake func() bool) error {

@@ -14,6 +14,7 @@ import (
 func TestWaitAfterAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newBelled()
+		r.kernel.dozes = true
 		wait := func() <-chan error {
 			return inBackground(func() error { return r.waker.wait(t.Context(), r.parts, 0) })
 		}
@@ -48,6 +49,7 @@ func TestWaitAfterAPause(t *testing.T) {
 func TestWaitRingAfterAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newBelled()
+		r.kernel.dozes = true
 		done := inBackground(func() error { return r.waker.waitRing(t.Context(), 0, nil) })
 		time.Sleep(time.Hour)
 		looks := r.Waits().Polls
@@ -96,6 +98,28 @@ func TestWakesOfSeveral(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A wakeup that ends a doze of several for nothing does not end the wait.
+func TestDozeOfSeveral(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newBelled(), newBelled()
+		a.kernel.dozes = true
+		done := inBackground(func() error {
+			return newGroupWaker(a.kernel).wait(t.Context(), []*source{a.parts[0], b.parts[0]}, 0)
+		})
+		for range 2 {
+			time.Sleep(time.Hour)
+			a.kernel.Wake()
+		}
+		synctest.Wait()
+		require.Empty(t, done)
+		b.hold(0, 8)
+		a.kernel.Wake()
+		require.NoError(t, <-done)
+		require.EqualValues(t, 2, a.Waits().Spurious)
+		require.EqualValues(t, 1, b.Waits().Wakes)
+	})
 }
 
 // A wait notices a ring that is disarmed after the choice of the deadline. The interrupt may come

@@ -33,8 +33,6 @@ type StreamOptions struct {
 type Stream struct {
 	Order *stream.Ordered // nil: unordered
 	unordered
-	opts    StreamOptions
-	stepped kernel.Stepped // nil: no simulation
 
 	closing atomic.Bool
 	halt    atomic.Bool // closing, or a source was closed
@@ -44,6 +42,9 @@ type Stream struct {
 	stirs   func() bool   // ends a sleep of an ordered stream
 	clock   *clock
 	waker   atomic.Pointer[waker] // the user's; nil: there are no sources
+
+	opts    StreamOptions
+	stepped kernel.Stepped // nil: no simulation
 
 	mu      sync.Mutex
 	used    bool         // it has a user

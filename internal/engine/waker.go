@@ -40,7 +40,7 @@ func (r *Reader) Waits() WaitCounts {
 // what they read, so there are never two waiters for a ring.
 type waker struct {
 	poller kernel.Poller
-	bed    kernel.Sleeper // the poller, if it can sleep; else nil
+	bed    kernel.Sleeper // the poller, if it can sleep and doze; else nil
 	reader *Reader        // of the rings that waitRing waits for; nil: a group's
 	own    []*source      // that reader
 
@@ -49,7 +49,7 @@ type waker struct {
 	parts   []*source
 	shared  bool                  // it is serve, for all single-ring waiters
 	stirs   func() bool           // ends the present sleep
-	roused  bool                  // the latest wait has ended with the first output after a pause
+	roused  bool                  // a wakeup has ended the latest doze
 	isReady func(woken bool) bool // method values, kept to save an allocation per wait
 	isAwake func() bool
 
@@ -92,12 +92,11 @@ func (w *waker) wait(ctx context.Context, parts []*source, atMost time.Duration)
 	w.begin()
 	stop := w.watch(ctx)
 	w.ctx, w.parts = ctx, parts
-	defer func() {
-		w.ctx, w.parts = nil, nil
-		stop()
-		w.waiting.Store(false)
-	}()
-	return w.block(atMost)
+	err := w.block(atMost)
+	w.ctx, w.parts = nil, nil
+	stop()
+	w.waiting.Store(false)
+	return err
 }
 
 // watch makes the end of ctx interrupt the wait, until the function that it returns is called.
@@ -135,10 +134,18 @@ func (w *waker) block(atMost time.Duration) error {
 		limit = time.Now().Add(atMost)
 	}
 	for {
+		var err error
+		deadline := w.deadline(limit)
 		w.roused = false
-		err := w.poller.Wait(w.deadline(limit), w.isReady)
-		if w.roused && err == nil {
+		if deadline.IsZero() && w.bed != nil {
+			w.roused, err = w.bed.Doze(w.isReady)
+		}
+		if w.roused && len(w.parts) == 1 && !w.shared {
+			w.parts[0].reader.policy.wakes.Add(1)
 			return nil // a pass finds out whatever else there is
+		}
+		if err == nil && !(w.roused && w.ready(true)) {
+			err = w.poller.Wait(deadline, w.isReady)
 		}
 		if ended := w.ended(); ended != nil {
 			return ended
@@ -253,11 +260,6 @@ func (w *waker) ended() error {
 // after a pause, touching memory or code takes time. block itself checks whether the wait has
 // ended.
 func (w *waker) ready(woken bool) bool {
-	if p := &w.parts[0].reader.policy; woken && len(w.parts) == 1 && p.bell != nil && p.bell.pause && !w.shared {
-		p.wakes.Add(1)
-		w.roused = true
-		return true // a pass looks at the rings anyway
-	}
 	enough, by := w.look(woken)
 	if woken {
 		if by == nil { // the wakeup may have been for any part

@@ -19,8 +19,7 @@ type sysPoller struct {
 	cleanup runtime.Cleanup
 
 	began, yielded time.Time
-	frequent       int  // how many waits in a row began shortly after another
-	dozes          bool // see doze
+	frequent       int // how many waits in a row began shortly after another
 }
 
 // open makes a sysPoller of an epoll descriptor, which remains the caller's. If that is negative,
@@ -77,14 +76,12 @@ const (
 	mostHeld = 4 * time.Millisecond // see yield; with one more wait, less than sysmon's 10 ms
 )
 
-// suits notes that a wait begins, and reports whether it had better be a system call: where waits
-// are frequent, for the CPU time, and where they are rare, for the time to the first event. Between
-// the two a system call takes twice the CPU time, because Go's sysmon looks every 20 us at a
-// processor that it may not take yet.
+// suits notes that a wait begins, and reports whether it had better be a system call, for the CPU
+// time: waits are frequent. Where they are neither frequent nor rare, a system call takes twice
+// the CPU time, because Go's sysmon looks every 20 us at a processor that it may not take yet.
 func (p *sysPoller) suits(until time.Time) bool {
 	now := time.Now()
-	since := now.Sub(p.began)
-	if since > shortly {
+	if now.Sub(p.began) > shortly {
 		p.frequent = 0
 	}
 	p.began = now
@@ -92,36 +89,24 @@ func (p *sysPoller) suits(until time.Time) bool {
 	if !until.IsZero() && !until.After(now) {
 		return false
 	}
-	return p.frequent > frequent || since > rarely && p.doze()
+	return p.frequent > frequent
 }
 
-// dozing counts the rare waits of the process that are system calls. Each blocks a thread, so there
-// are at most mostDozing: many readers may wait all the time.
-var dozing atomic.Int32
-
-const mostDozing = 8
-
-// doze reports whether the wait may be one of them, until woke is called.
-func (p *sysPoller) doze() bool {
-	if p.dozes = dozing.Add(1) <= mostDozing; !p.dozes {
-		dozing.Add(-1)
+// rare reports whether the wait that begins is rare. If so, it notes that it begins.
+func (p *sysPoller) rare() bool {
+	now := time.Now()
+	if now.Sub(p.began) <= rarely {
+		return false
 	}
-	return p.dozes
-}
-
-func (p *sysPoller) woke() {
-	if p.dozes {
-		p.dozes = false
-		dozing.Add(-1)
-	}
+	p.began, p.frequent = now, 1
+	return true
 }
 
 // yield lets the scheduler run from time to time. Go's sysmon takes the processor away from a
 // goroutine that has not been scheduled for 10 ms, and from then on in each of its calls, which
-// doubles what a wait costs (retake in runtime/proc.go). Where waits are rare, it would cost more
-// than that, as it wakes another thread.
+// doubles what a wait costs (retake in runtime/proc.go).
 func (p *sysPoller) yield() {
-	if p.frequent > frequent && p.began.Sub(p.yielded) > mostHeld {
+	if p.began.Sub(p.yielded) > mostHeld {
 		p.yielded = p.began
 		runtime.Gosched()
 	}

@@ -6,15 +6,16 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// Poller waits for wakeups of epoll descriptors: in Go's poller, or where waits are frequent or
-// rare, in a system call of its own. Where they are frequent, Go's poller takes twice the CPU time,
-// as it wakes other threads; after a pause, it takes longer to wake.
+// Poller waits for wakeups of epoll descriptors: in Go's poller, or where waits are frequent, and
+// when it dozes, in a system call of its own. Where they are frequent, Go's poller takes twice the
+// CPU time, as it wakes other threads; after a pause, it takes longer to wake.
 //
 // A wakeup is only a hint: Poller does not say which ring it was for. The reader looks at every
 // ring, also before it blocks. System calls wait on a descriptor itself if it reports each wakeup
@@ -34,7 +35,7 @@ type Poller struct {
 	mu          sync.Mutex
 	fds         []int // the descriptors
 	parks       bool
-	blocking    bool // in a system call
+	blocking    bool // the latest wait blocks in a system call, or has
 	interrupted bool // since the start of Wait
 	closed      bool
 }
@@ -144,13 +145,12 @@ func control(epoll, op, fd int, mark int32) error {
 	return nil
 }
 
-// Wait implements kernel.Poller. Where waits are frequent or rare, it blocks an OS thread.
+// Wait implements kernel.Poller. Where waits are frequent, it blocks an OS thread.
 func (p *Poller) Wait(until time.Time, ready func(woken bool) bool) error {
 	if err := p.start(); err != nil {
 		return err
 	}
 	if p.calls.suits(until) {
-		defer p.calls.woke()
 		return p.waitInCall(until, ready)
 	}
 	p.ready = ready
@@ -174,7 +174,7 @@ func (p *Poller) Wait(until time.Time, ready func(woken bool) bool) error {
 func (p *Poller) start() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.interrupted = false
+	p.interrupted, p.blocking = false, false
 	if p.closed {
 		return os.ErrClosed
 	}
@@ -199,28 +199,63 @@ func (p *Poller) waitInCall(until time.Time, ready func(woken bool) bool) error 
 		return err
 	}
 	p.calls.yield()
-	for woken := false; !ready(woken); {
-		for woken = false; !woken; {
-			if err := p.begin(); err != nil {
-				return err
-			}
-			n, err := p.calls.call(until)
-			p.end()
-			for _, e := range p.calls.events[:n] {
-				woken = woken || e.Pad != ofEvent
-			}
-			switch {
-			case err != nil && err != unix.EINTR:
-				return fmt.Errorf("epoll_wait: %w", err)
-			case !woken && !until.IsZero() && !time.Now().Before(until):
-				return os.ErrDeadlineExceeded
-			}
+	for woken := false; !ready(woken); woken = true {
+		if err := p.call(until); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// begin announces that the wait blocks, or returns why it ends.
+// dozing counts the pollers of the process that doze. Each blocks a thread, so there are at most
+// mostDozing: many readers may wait all the time.
+var dozing atomic.Int32
+
+const mostDozing = 8
+
+// Doze implements kernel.Sleeper. It waits in a system call where waits are rare, for the time to
+// the first event: all that lies between the call and the events is cold then, and costs a
+// microsecond for each eight cache lines.
+func (p *Poller) Doze(ready func(woken bool) bool) (woken bool, err error) {
+	if !p.calls.rare() {
+		return false, nil
+	}
+	if dozing.Add(1) <= mostDozing {
+		if err = p.start(); err == nil {
+			err = p.parking(false)
+		}
+		if err == nil && !ready(false) {
+			err = p.call(time.Time{})
+			woken = err == nil
+		}
+	}
+	dozing.Add(-1)
+	return woken, err
+}
+
+// call blocks in system calls until there is a wakeup.
+func (p *Poller) call(until time.Time) error {
+	for {
+		if err := p.begin(); err != nil {
+			return err
+		}
+		n, err := p.calls.call(until)
+		for i := range n {
+			if p.calls.events[i].Pad != ofEvent {
+				return nil
+			}
+		}
+		switch {
+		case err != nil && err != unix.EINTR:
+			return fmt.Errorf("epoll_wait: %w", err)
+		case !until.IsZero() && !time.Now().Before(until):
+			return os.ErrDeadlineExceeded
+		}
+	}
+}
+
+// begin announces that the wait blocks, or returns why it ends. Nothing announces that it has
+// returned: an interrupt after that ends a system call of the next wait, which then repeats it.
 func (p *Poller) begin() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -232,12 +267,6 @@ func (p *Poller) begin() error {
 	}
 	p.blocking = true
 	return nil
-}
-
-func (p *Poller) end() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.blocking = false
 }
 
 // Sleep implements kernel.Sleeper.

@@ -60,8 +60,8 @@ func (b bell) poller(t *testing.T, how way) *asked {
 	return a
 }
 
-// hurry makes the next wait one of many, or neither frequent nor rare, however long ago the last
-// one was on a busy machine.
+// hurry makes the next wait one of many, or not, however long ago the last one was on a busy
+// machine.
 func (a *asked) hurry() {
 	a.p.calls.frequent, a.p.calls.began = 0, time.Now().Add(time.Hour)
 	if a.how.calls {
@@ -196,40 +196,84 @@ func TestPollerAlternates(t *testing.T) {
 	}
 }
 
-// Waits are system calls where they are frequent, and after one that took long.
+// Waits are system calls where they are frequent.
 func TestPollerSuits(t *testing.T) {
 	var p sysPoller
 	ago := func(d time.Duration) bool {
 		p.began = time.Now().Add(-d)
-		defer p.woke()
 		return p.suits(time.Time{})
 	}
-	require.True(t, ago(time.Since(time.Time{})), "the first wait, as nothing is known")
-	require.True(t, ago(time.Hour))
-	p.frequent = 0
-	for range frequent {
-		require.False(t, ago(-time.Hour)) // sooner than that, on any machine
-	}
-	require.True(t, ago(-time.Hour))
-	require.True(t, ago(rarely))
-	require.False(t, ago(-time.Hour), "frequent ones are counted anew")
-	p.began = time.Now().Add(-time.Hour)
-	require.False(t, p.suits(time.Unix(1, 0)), "the time is over")
-
-	// As many as wait at once, few threads are blocked.
-	var many [mostDozing + 2]sysPoller
-	blocked := 0
-	for i := range many {
-		if many[i].suits(time.Time{}) {
-			blocked++
+	for range 2 {
+		require.False(t, ago(time.Hour))
+		for range frequent - 1 {
+			require.False(t, ago(-time.Hour)) // sooner than that, on any machine
 		}
+		require.True(t, ago(-time.Hour))
+		p.began = time.Now().Add(time.Hour)
+		require.False(t, p.suits(time.Unix(1, 0)), "the time is over")
 	}
-	require.Equal(t, mostDozing, blocked)
-	require.False(t, ago(rarely))
-	for i := range many {
-		many[i].woke()
+}
+
+// Where waits are rare, one ends with the first wakeup, whatever that was for.
+func TestPollerDozes(t *testing.T) {
+	b := newBell(t)
+	a := b.poller(t, way{once: true})
+	doze := func() (woken bool, err error) {
+		a.p.calls.began = time.Now().Add(-2 * rarely)
+		return a.p.Doze(a.ready)
 	}
-	require.True(t, ago(rarely))
+	inBackground := func() {
+		go func() {
+			woken, err := doze()
+			a.question <- woken
+			a.result <- err
+		}()
+		require.False(t, <-a.question, "not woken yet")
+	}
+	b.ring()
+	inBackground()
+	a.answer <- true
+	require.False(t, <-a.question, "it does not block")
+	require.NoError(t, <-a.result)
+
+	for range 2 {
+		inBackground()
+		a.answer <- false
+		b.ring()
+		require.True(t, <-a.question)
+		require.NoError(t, <-a.result)
+
+		inBackground()
+		a.p.Interrupt() // before it blocks
+		a.answer <- false
+		require.False(t, <-a.question)
+		require.ErrorIs(t, <-a.result, os.ErrDeadlineExceeded)
+
+		inBackground()
+		a.answer <- false
+		for !a.inCall() {
+			runtime.Gosched()
+		}
+		a.p.Interrupt()
+		require.False(t, <-a.question)
+		require.ErrorIs(t, <-a.result, os.ErrDeadlineExceeded)
+	}
+
+	notNow := func(why string) {
+		woken, err := a.p.Doze(func(bool) bool { panic(why) })
+		require.False(t, woken)
+		require.NoError(t, err)
+	}
+	a.p.calls.began = time.Now().Add(time.Hour)
+	notNow("waits are not rare")
+	dozing.Add(mostDozing)
+	a.p.calls.began = time.Time{}
+	notNow("enough threads are blocked")
+	require.Zero(t, dozing.Add(-mostDozing), "it has counted itself again")
+
+	a.p.Close()
+	_, err := doze()
+	require.Equal(t, os.ErrClosed, err)
 }
 
 // Sleep ignores wakeups.

@@ -69,8 +69,11 @@ type Poller interface {
 	Interrupt()
 }
 
-// Sleeper is a Poller that can also sleep, more cheaply than Go's timers.
+// Sleeper is a Poller that can also sleep, more cheaply than Go's timers, and doze.
 type Sleeper interface {
+	// Doze is Wait without a deadline that may return without an error at any time, and does so
+	// after a wakeup: woken is true then, and ready has not been called again.
+	Doze(ready func(woken bool) bool) (woken bool, err error)
 	// Sleep blocks until awake, which it calls as Wait calls ready, reports true. It ends and fails
 	// as Wait does.
 	Sleep(until time.Time, awake func() bool) error

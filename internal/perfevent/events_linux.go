@@ -7,7 +7,6 @@ import (
 	"os"
 	"sync"
 	"syscall"
-	"time"
 	"unsafe"
 
 	libbpf "github.com/ringfold/ringfold/cgo"
@@ -29,6 +28,7 @@ import (
 // through events that replaced both: see Reopen. Without libbpf this package opens and maps rings
 // itself: see mapRings.
 type Events struct {
+	*host.Poller
 	entries   *userMap // libbpf gets its own map
 	setup     kernel.Setup
 	overwrite bool // the kernel overwrites the rings
@@ -40,7 +40,6 @@ type Events struct {
 	clock     host.Clock
 	memory    []*raw.Ring
 	watch     *cpuWatch
-	poller    *host.Poller
 	lanes     *host.Lanes // nil: no program counts outputs
 	skipped   skipped
 
@@ -118,7 +117,7 @@ func (p *Events) finish() (err error) {
 		if err = p.openEpoll(); err != nil {
 			return err
 		}
-		if p.poller, err = host.NewPoller(p.epoll, true); err != nil {
+		if p.Poller, err = host.NewPoller(p.epoll, true); err != nil {
 			return err
 		}
 	}
@@ -246,22 +245,11 @@ func (p *Events) Map() (id int, name string) { return p.entries.ID, p.entries.Na
 // Grace calls grace.Open.
 func (p *Events) Grace(o grace.Options) (grace.Provider, error) { return grace.Open(o) }
 
-// Wait calls the poller's Wait.
-func (p *Events) Wait(until time.Time, ready func(woken bool) bool) error {
-	return p.poller.Wait(until, ready)
-}
-
 // PollFD returns the epoll descriptor that a wakeup makes readable.
 func (p *Events) PollFD() int { return p.epoll }
 
 // Group calls host.Group.
 func (p *Events) Group() (kernel.Group, error) { return host.Group(p) }
-
-// Interrupt ends a Wait.
-func (p *Events) Interrupt() { p.poller.Interrupt() }
-
-// Sleep implements kernel.Sleeper.
-func (p *Events) Sleep(until time.Time, awake func() bool) error { return p.poller.Sleep(until, awake) }
 
 // Outputs is what programs count themselves.
 func (p *Events) Outputs() (o kernel.Outputs) {
@@ -304,8 +292,8 @@ func (p *Events) release() {
 	defer p.mu.Unlock()
 	free(p.rings)
 	p.entries.close()
-	if p.poller != nil {
-		p.poller.Close()
+	if p.Poller != nil {
+		p.Poller.Close()
 	}
 	p.closeEpoll()
 	p.skipped.close()

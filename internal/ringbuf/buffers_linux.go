@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"sync"
-	"time"
 
 	"github.com/ringfold/ringfold/internal/grace"
 	"github.com/ringfold/ringfold/internal/host"
@@ -16,10 +15,10 @@ import (
 
 // Buffers are the ring buffers of a reader.
 type Buffers struct {
+	*host.Poller
 	target int // a duplicate of the user's map descriptor
 	opts   Opener
 	epoll  int // contains all ring buffers
-	poller *host.Poller
 	clock  host.Clock
 	lanes  *host.Lanes // nil: programs count nothing
 	memory []*raw.Ring
@@ -36,7 +35,7 @@ func (b *Buffers) open(found []shard) (err error) {
 	if b.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return fmt.Errorf("epoll_create1: %w", err)
 	}
-	if b.poller, err = host.NewPoller(b.epoll, false); err != nil {
+	if b.Poller, err = host.NewPoller(b.epoll, false); err != nil {
 		return err
 	}
 	for _, s := range found {
@@ -139,19 +138,6 @@ func (b *Buffers) Now() uint64 { return b.clock.Now() }
 // Grace calls grace.Open.
 func (b *Buffers) Grace(o grace.Options) (grace.Provider, error) { return grace.Open(o) }
 
-// Wait calls the poller's Wait.
-func (b *Buffers) Wait(until time.Time, ready func(woken bool) bool) error {
-	return b.poller.Wait(until, ready)
-}
-
-// Interrupt ends a Wait.
-func (b *Buffers) Interrupt() { b.poller.Interrupt() }
-
-// Sleep implements kernel.Sleeper.
-func (b *Buffers) Sleep(until time.Time, awake func() bool) error {
-	return b.poller.Sleep(until, awake)
-}
-
 // PollFD returns the epoll descriptor, which wakeups make readable.
 func (b *Buffers) PollFD() int { return b.epoll }
 
@@ -169,8 +155,8 @@ func (b *Buffers) Free() {
 
 // release frees everything except the user's map.
 func (b *Buffers) release() {
-	if b.poller != nil {
-		b.poller.Close()
+	if b.Poller != nil {
+		b.Poller.Close()
 	}
 	if b.epoll >= 0 {
 		unix.Close(b.epoll)
