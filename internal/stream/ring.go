@@ -17,9 +17,11 @@ var errHeld = fmt.Errorf("%w: a Stream holds all rings: read through it, or clos
 // read.
 type Ring struct {
 	Raw   *raw.Ring
+	left  uint64 // the tail as the owner left or last found it
+	last  uint64 // time of the latest sample that the owner has read, unordered
 	rings *Rings
 	index int           // among rings
-	owner atomic.Uint32 // one of idle, alone, held
+	owner atomic.Uint32 // one of unclaimed, alone, held
 
 	asked    atomic.Pointer[Flushes] // calls of the stream that holds only this ring
 	failures Flushes                 // answered by passes over this ring alone
@@ -29,10 +31,6 @@ type Ring struct {
 	looked uint64 // head at the latest look
 	used   uint64 // unread bytes at that look
 	grown  uint64 // bytes added since the look before
-
-	// For the owner only.
-	left uint64 // the tail as the reader left or last found it
-	last uint64 // time of the latest sample read, unordered
 
 	Counts RingCounts
 }

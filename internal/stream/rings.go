@@ -10,17 +10,18 @@ import (
 
 // Rings are the rings of a reader. A pass over all of them visits them as its plan says.
 type Rings struct {
-	rings   []*Ring                      // with room for later ones: see all
-	count   atomic.Int32                 // rings in use; only grows
+	rings    []*Ring       // with room for later ones: see all
+	count    atomic.Int32  // rings in use; only grows
+	Passes   atomic.Uint64 // number of passes over all rings
+	failures Flushes       // errors that end such passes: see Fail
+
 	order   func([]*Ring)                // sorts the rings that a pass will visit
 	flowing func(ring int, bytes uint64) // called when a pass has read bytes of a ring
 	holding sync.Mutex                   // held to claim or disclaim all rings, and to add one
 	plan    plan                         // of the present pass over all rings
 
-	losses   func(into []raw.Odd) []raw.Odd
-	lost     []raw.Odd     // counted losses that no pass has delivered
-	Passes   atomic.Uint64 // number of passes over all rings
-	failures Flushes       // errors that end such passes: see Fail
+	losses func(into []raw.Odd) []raw.Odd
+	lost   []raw.Odd // counted losses that no pass has delivered
 }
 
 // RingsOptions configure Rings. The reading goroutine calls the functions, within passes.

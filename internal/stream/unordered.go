@@ -14,25 +14,24 @@ import (
 // A visit to a ring loads the head once, at its start, and stores the tail at its end. It stores
 // the tail earlier only if the ring was nearly full at the start (see nearlyFull). A walk over one
 // ring visits it once; a walk over a reader's rings follows its plan.
+//
+// The fields stand in the order of their use: a first event after a pause waits for the memory of
+// each cache line.
 type Unordered struct {
 	pass    *Pass
 	flushes *Flushes // the stream's own calls
 	halt    *atomic.Bool
-	done    func() // called at the end of a pass
 
-	sources []*Rings // of the present pass
-	at      int      // index of the source being read
-	planned bool     // the source at has planned this pass
-	roused  bool     // the first visit comes before any plan
-	only    *Ring    // the only ring to read; nil: all of the sources
-
-	ring     *Ring      // being read, nil between rings
-	flush    *Flush     // answered by a marker at the end
-	failures []*Flush   // per source, or of the only ring: errors to end with after the marker
-	losing   int        // index of the source whose counted losses come next
-	counting bool       // losing has not been asked for them yet
-	alone    raw.Single // memory for an event outside its ring's view
-	list     list       // the batch, if it is of samples in the ring
+	sources  []*Rings // of the present pass
+	at       int      // index of the source being read
+	planned  bool     // the source at has planned this pass
+	roused   bool     // the first visit comes before any plan
+	counting bool     // losing has not been asked for its losses yet
+	losing   int      // index of the source whose counted losses come next
+	flush    *Flush   // answered by a marker at the end
+	failures []*Flush // per source, or of the only ring: errors to end with after the marker
+	only     *Ring    // the only ring to read; nil: all of the sources
+	ring     *Ring    // being read, nil between rings
 
 	off      uint64 // offset of the next record, or of the batch's first
 	upTo     uint64 // leave the ring when off gets there
@@ -41,7 +40,11 @@ type Unordered struct {
 	tail     uint64 // tail of ring, as published
 	latest   uint64 // greatest time of a sample
 	commitAt uint64 // publish when off gets here
+	list     list   // the batch, if it is of samples in the ring
 	tally    tally
+
+	done  func()     // called at the end of a pass
+	alone raw.Single // memory for an event outside its ring's view
 }
 
 // nearlyFull is the fill level, in eighths, from which a long drain stores the tail after each
@@ -183,11 +186,13 @@ func (w *Unordered) nextRing() bool {
 	w.leaveRing()
 	if w.roused { // most likely one ring holds anything, and its event need not wait for a plan
 		w.roused = false
-		for _, r := range w.sources[0].all() {
-			if r.Raw.Head() != r.left {
-				w.visit(r)
-				w.upTo = w.tail + min(w.head-w.tail, leastVisit)
-				return true
+		for _, rings := range w.sources {
+			for _, r := range rings.all() {
+				if r.Raw.Head() != r.left {
+					w.visit(r)
+					w.upTo = w.tail + min(w.head-w.tail, leastVisit)
+					return true
+				}
 			}
 		}
 	}
