@@ -140,7 +140,7 @@ func (w *waker) block(atMost time.Duration) error {
 		if deadline.IsZero() && w.bed != nil {
 			w.roused, err = w.bed.Doze(w.isReady)
 		}
-		if w.roused && len(w.parts) == 1 && !w.shared {
+		if w.roused && len(w.parts) == 1 {
 			w.parts[0].reader.policy.wakes.Add(1)
 			return nil // a pass finds out whatever else there is
 		}

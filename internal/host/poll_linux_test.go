@@ -257,6 +257,17 @@ func TestPollerDozes(t *testing.T) {
 		a.p.Interrupt()
 		require.False(t, <-a.question)
 		require.ErrorIs(t, <-a.result, os.ErrDeadlineExceeded)
+
+		a.blocks(t, time.Time{})
+		a.p.Interrupt() // elsewhere
+		require.ErrorIs(t, <-a.result, os.ErrDeadlineExceeded)
+		require.True(t, a.p.parks)
+		a.hurry()
+		inBackground()
+		require.False(t, a.p.parks, "two that ask take perf wakeups from each other")
+		a.answer <- true
+		require.False(t, <-a.question)
+		require.NoError(t, <-a.result)
 	}
 
 	notNow := func(why string) {
