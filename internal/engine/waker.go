@@ -127,17 +127,24 @@ func (w *waker) sleep(ctx context.Context, d time.Duration, stirs func() bool) e
 
 func (w *waker) awake() bool { return w.ctx.Err() != nil || w.stirs() }
 
+// untilDrowsy is how long a wait leaves its thread to other goroutines before it dozes. One to
+// which the latest events were sent would else wait for another thread.
+const untilDrowsy = 50 * time.Millisecond
+
 // block waits for rings. Only the goroutine that has set waiting may call it.
 func (w *waker) block(atMost time.Duration) error {
 	var limit time.Time
 	if atMost > 0 {
 		limit = time.Now().Add(atMost)
 	}
-	for {
-		var err error
+	for drowsy := false; ; {
 		deadline := w.deadline(limit)
-		w.roused = false
-		if deadline.IsZero() && w.bed != nil {
+		forever := deadline.IsZero() && w.bed != nil
+		if forever && !drowsy {
+			deadline = time.Now().Add(untilDrowsy)
+		}
+		var err error
+		if w.roused = false; forever && drowsy {
 			w.roused, err = w.bed.Doze(w.isReady)
 		}
 		if w.roused && len(w.parts) == 1 {
@@ -162,6 +169,8 @@ func (w *waker) block(atMost time.Duration) error {
 			return nil
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return err
+		case forever && !drowsy:
+			drowsy = true
 		case atMost > 0 && !time.Now().Before(limit):
 			return nil
 		case w.poll():

@@ -67,18 +67,16 @@ func (p *sysPoller) interrupt() {
 }
 
 const (
-	// Waits are frequent if so many in a row begin within so much time of the one before, and rare
-	// if one begins so much later.
+	// Waits are frequent if so many in a row begin within so much time of the one before.
 	frequent = 8
 	shortly  = 6 * time.Millisecond
-	rarely   = 100 * time.Millisecond
 
 	mostHeld = 4 * time.Millisecond // see yield; with one more wait, less than sysmon's 10 ms
 )
 
 // suits notes that a wait begins, and reports whether it had better be a system call, for the CPU
-// time: waits are frequent. Where they are neither frequent nor rare, a system call takes twice
-// the CPU time, because Go's sysmon looks every 20 us at a processor that it may not take yet.
+// time: waits are frequent. Where they are not, a system call takes twice the CPU time, because
+// Go's sysmon looks every 20 us at a processor that it may not take yet.
 func (p *sysPoller) suits(until time.Time) bool {
 	now := time.Now()
 	if now.Sub(p.began) > shortly {
@@ -90,16 +88,6 @@ func (p *sysPoller) suits(until time.Time) bool {
 		return false
 	}
 	return p.frequent > frequent
-}
-
-// rare reports whether the wait that begins is rare. If so, it notes that it begins.
-func (p *sysPoller) rare() bool {
-	now := time.Now()
-	if now.Sub(p.began) <= rarely {
-		return false
-	}
-	p.began, p.frequent = now, 1
-	return true
 }
 
 // yield lets the scheduler run from time to time. Go's sysmon takes the processor away from a

@@ -213,13 +213,10 @@ var dozing atomic.Int32
 
 const mostDozing = 8
 
-// Doze implements kernel.Sleeper. It waits in a system call where waits are rare, for the time to
-// the first event: all that lies between the call and the events is cold then, and costs a
-// microsecond for each eight cache lines.
+// Doze implements kernel.Sleeper. It waits in a system call, for the time to the first event after
+// a pause: all that lies between the call and the event is cold then, and costs a microsecond for
+// each eight cache lines.
 func (p *Poller) Doze(ready func(woken bool) bool) (woken bool, err error) {
-	if !p.calls.rare() {
-		return false, nil
-	}
 	if dozing.Add(1) <= mostDozing {
 		if err = p.start(); err == nil {
 			err = p.parking(false)
