@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing/synctest"
 	"time"
 
@@ -49,6 +50,7 @@ type fakeKernel struct {
 	entries []kernel.Entry
 	refuses int // the entry that cannot be set; -1: none
 	dozes   bool
+	dozed   atomic.Int32
 
 	before      func() // called before the next Wait
 	interrupted func() // called after each
@@ -75,6 +77,7 @@ func (k *fakeKernel) Wait(until time.Time, ready func(bool) bool) error {
 
 // Doze dozes if the test says so.
 func (k *fakeKernel) Doze(ready func(bool) bool) (woken bool, err error) {
+	k.dozed.Add(1)
 	if k.dozes {
 		err = k.Wait(time.Time{}, func(by bool) bool { woken = by; return woken || ready(false) })
 	}

@@ -29,8 +29,14 @@ func TestWaitAfterAPause(t *testing.T) {
 			require.Equal(t, WaitCounts{Wakes: n + 1, Polls: looks}, r.Waits())
 			require.True(t, r.waker.roused)
 			done = wait()
+			time.Sleep(untilDrowsy - time.Nanosecond)
+			synctest.Wait()
+			require.EqualValues(t, n+1, r.kernel.dozed.Load(), "others may wait for the thread")
 		}
 
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		require.EqualValues(t, 4, r.kernel.dozed.Load())
 		r.Entries.Disarm(0)
 		r.disarmed()
 		time.Sleep(time.Second - time.Nanosecond)
