@@ -94,15 +94,18 @@ func (w *waker) wait(ctx context.Context, parts []*source, atMost time.Duration)
 	w.ctx, w.parts = ctx, parts
 	err := w.block(atMost)
 	w.ctx, w.parts = nil, nil
-	stop()
+	if stop != nil {
+		stop()
+	}
 	w.waiting.Store(false)
 	return err
 }
 
-// watch makes the end of ctx interrupt the wait, until the function that it returns is called.
+// watch makes the end of ctx interrupt the wait, until stop is called. It is nil if there is
+// nothing to stop.
 func (w *waker) watch(ctx context.Context) (stop func() bool) {
 	if _, ok := ctx.(Watched); ok || ctx.Done() == nil {
-		return func() bool { return false }
+		return nil
 	}
 	return context.AfterFunc(ctx, w.poller.Interrupt)
 }
@@ -112,7 +115,9 @@ func (w *waker) watch(ctx context.Context) (stop func() bool) {
 func (w *waker) sleep(ctx context.Context, d time.Duration, stirs func() bool) error {
 	w.begin()
 	defer w.waiting.Store(false)
-	defer w.watch(ctx)()
+	if stop := w.watch(ctx); stop != nil {
+		defer stop()
+	}
 	w.ctx, w.stirs = ctx, stirs
 	defer func() { w.ctx, w.stirs = nil, nil }()
 	err := w.bed.Sleep(time.Now().Add(d), w.isAwake)
