@@ -214,8 +214,8 @@ var dozing atomic.Int32
 const mostDozing = 8
 
 // Doze implements kernel.Sleeper. It waits in a system call, for the time to the first event after
-// a pause: all that lies between the call and the event is cold then, and costs a microsecond for
-// each eight cache lines.
+// a pause: all that lies between the call and the event is cold then, and costs about a microsecond
+// for each ten cache lines.
 func (p *Poller) Doze(ready func(woken bool) bool) (woken bool, err error) {
 	if dozing.Add(1) <= mostDozing {
 		if err = p.start(); err == nil {

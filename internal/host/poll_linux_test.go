@@ -234,8 +234,8 @@ func TestPollerDozes(t *testing.T) {
 
 	for range 2 {
 		inBackground()
+		b.ring() // now, for the one above has not been reported yet
 		a.answer <- false
-		b.ring()
 		require.True(t, <-a.question)
 		require.NoError(t, <-a.result)
 
