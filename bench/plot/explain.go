@@ -90,7 +90,7 @@ shorten it, old and new code in turns, and kept six:
 - Such a wait returns with the first wakeup, past all that lets a wait go on, and fields of structs
   stand in the order of their use: 2.6 µs less.
 - Not kept: ppoll(2) on the perf events themselves, and a wakeup that follows fewer pointers: no
-  difference in 400 events. Fewer allocations would not help: the data lies on 18 pages, with
+  difference in 400 events. Fewer allocations would not help: the data lies on 17 pages, with
   cilium/ebpf on 19.
 
 Before all that, the median was 1.31 and 1.22 times that of cilium/ebpf (400 and 200 events). A bare
