@@ -29,7 +29,6 @@ type doorbell struct {
 	next     time.Time     // of the next look
 	again    time.Duration // time to the next look when all are armed; 0: no more looks
 
-	pause   bool        // all were armed at the choice of deadline, and the last of the looks is over
 	changed atomic.Bool // a ring has been disarmed since the deadline was chosen
 }
 
@@ -57,7 +56,6 @@ func newDoorbell(e *Entries, interval time.Duration) *doorbell {
 func (d *doorbell) deadline() time.Time {
 	d.changed.Store(false)
 	armed := d.allArmed()
-	d.pause = armed && d.again == 0
 	switch {
 	case d.again == 0 && armed:
 		return time.Time{}

@@ -236,8 +236,7 @@ func (w *waker) poll() (found bool) {
 // returned notes in all doorbells that the reader has something to do.
 func (w *waker) returned() {
 	for i := range w.parts {
-		// After a pause, deadline finds out by itself whether a ring has been disarmed meanwhile.
-		if bell := w.parts[i].reader.policy.bell; bell != nil && !bell.pause {
+		if bell := w.parts[i].reader.policy.bell; bell != nil {
 			bell.returned()
 		}
 	}
