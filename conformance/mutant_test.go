@@ -142,7 +142,7 @@ func TestMutants(t *testing.T) {
 			if want.text == "" {
 				outcome = suite.Passed
 			}
-			require.Equalf(t, outcome, result.Outcome, "%s", result.Log)
+			require.Equalf(t, outcome, result.Outcome, "%s\n%s", result.Text, result.Log)
 			require.Contains(t, result.Text, want.text)
 		})
 	}

@@ -197,14 +197,17 @@ func (r *Ring) Tail() uint64 { return atomic.LoadUint64(r.tail) &^ 7 }
 
 // SetTail publishes data_tail: the kernel may overwrite every byte below t.
 //
-// The store is a full barrier on amd64 and a release elsewhere, so no read of the freed bytes moves
+// The swap is a full barrier on amd64 and a release elsewhere, so no read of the freed bytes moves
 // below it. It pairs with the control dependency on the load of data_tail in __perf_output_begin
 // (kernel/events/ring_buffer.c), and with the smp_load_acquire of consumer_pos in
-// __bpf_ringbuf_reserve. Go's store also comes before all later loads. The kernel and the reader of
+// __bpf_ringbuf_reserve. It also comes before all later atomic loads. The kernel and the reader of
 // a BPF ring buffer each store, then load the other's store. So if Busy finds a record busy, its
 // program finds this tail at commit, and wakes the reader.
+//
+// It is no atomic store, which has that order in Go, and the same price on amd64. The race detector
+// makes it a plain one in memory that is not Go's, and then a wakeup may be missed.
 func (r *Ring) SetTail(t uint64) {
-	atomic.StoreUint64(r.tail, t)
+	atomic.SwapUint64(r.tail, t)
 	if r.gauge != nil {
 		r.gauge.publish(r)
 	}
