@@ -84,7 +84,7 @@ func newStream(p *stream.Pass, o StreamOptions, only *stream.Ring, readers []*Re
 	}
 	if o.Unordered {
 		s.stirred = make(chan struct{}, 1)
-		s.walk = stream.NewUnordered(p, &s.halt, &s.flushes, s.endPass)
+		s.walk.Init(p, &s.halt, &s.flushes, s.endPass)
 	} else {
 		s.order(p, o.Order)
 	}
@@ -240,7 +240,7 @@ func (s *Stream) Flush() error {
 // Wait blocks until a round would deliver something. If all barriers fail, its error wraps
 // barriers.
 func (s *Stream) Wait(ctx context.Context, barriers error) error {
-	err := s.use(ctx, barriers)
+	err := s.use(ctx, barriers, false)
 	if err == nil {
 		s.release()
 	}
@@ -250,15 +250,11 @@ func (s *Stream) Wait(ctx context.Context, barriers error) error {
 // WaitAndBegin is Wait and Begin, without a time between them in which another could become the
 // stream's user.
 func (s *Stream) WaitAndBegin(ctx context.Context, barriers error) error {
-	err := s.use(ctx, barriers)
-	if err == nil {
-		s.begin(s.waker.Load())
-	}
-	return err
+	return s.use(ctx, barriers, true)
 }
 
-// use is Wait that leaves the caller the stream's user, unless it fails.
-func (s *Stream) use(ctx context.Context, barriers error) error {
+// use is Wait that leaves the caller the stream's user, unless it fails. It may begin a pass.
+func (s *Stream) use(ctx context.Context, barriers error, begin bool) error {
 	for {
 		if err := ctx.Err(); err != nil {
 			return context.Cause(ctx)
@@ -274,6 +270,9 @@ func (s *Stream) use(ctx context.Context, barriers error) error {
 			due, err = s.awaitInOrder(ctx, barriers)
 		}
 		if due {
+			if begin {
+				s.begin(s.waker.Load())
+			}
 			return nil
 		}
 		s.release()

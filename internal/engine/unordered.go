@@ -11,7 +11,7 @@ import (
 // unordered replaces the Order of an unordered Stream: passes follow its readers' schedules, or
 // read one ring.
 type unordered struct {
-	walk    *stream.Unordered
+	walk    stream.Unordered // no pointer: nearer, after a pause
 	flushes stream.Flushes
 	rings   []*stream.Rings // of the sources
 	stirred chan struct{}   // of capacity 1: ends a wait without sources

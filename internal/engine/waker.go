@@ -93,6 +93,17 @@ func (w *waker) wait(ctx context.Context, parts []*source, atMost time.Duration)
 	stop := w.watch(ctx)
 	w.ctx, w.parts = ctx, parts
 	err := w.block(atMost)
+	for err == errDrowsy {
+		if w.roused, _ = w.bed.Doze(w.isReady); w.roused && w.reader != nil {
+			w.reader.policy.wakes.Add(1)
+			err = nil // a pass finds out whatever there is
+			break
+		}
+		if w.roused {
+			w.ready(true) // counts the wakeup
+		}
+		err = w.block(atMost) // which finds what ended the doze
+	}
 	w.ctx, w.parts = nil, nil
 	if stop != nil {
 		stop()
@@ -136,29 +147,24 @@ func (w *waker) awake() bool { return w.ctx.Err() != nil || w.stirs() }
 // which the latest events were sent would else wait for another thread.
 const untilDrowsy = 50 * time.Millisecond
 
-// block waits for rings. Only the goroutine that has set waiting may call it.
+// errDrowsy ends a wait that may doze from now on.
+var errDrowsy = errors.New("engine: drowsy")
+
+// block waits for rings, or returns errDrowsy. Only the goroutine that has set waiting may call it.
 func (w *waker) block(atMost time.Duration) error {
 	var limit time.Time
 	if atMost > 0 {
 		limit = time.Now().Add(atMost)
 	}
-	for drowsy := false; ; {
+	for {
+		w.roused = false
 		deadline := w.deadline(limit)
-		forever := deadline.IsZero() && w.bed != nil
-		if forever && !drowsy {
+		// The result of a wait for single rings goes on to other goroutines, which takes longer.
+		drowsy := deadline.IsZero() && w.bed != nil && !w.shared
+		if drowsy {
 			deadline = time.Now().Add(untilDrowsy)
 		}
-		var err error
-		if w.roused = false; forever && drowsy {
-			w.roused, err = w.bed.Doze(w.isReady)
-		}
-		if w.roused && len(w.parts) == 1 {
-			w.parts[0].reader.policy.wakes.Add(1)
-			return nil // a pass finds out whatever else there is
-		}
-		if err == nil && !(w.roused && w.ready(true)) {
-			err = w.poller.Wait(deadline, w.isReady)
-		}
+		err := w.poller.Wait(deadline, w.isReady)
 		if ended := w.ended(); ended != nil {
 			return ended
 		}
@@ -174,8 +180,8 @@ func (w *waker) block(atMost time.Duration) error {
 			return nil
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return err
-		case forever && !drowsy:
-			drowsy = true
+		case drowsy:
+			return errDrowsy
 		case atMost > 0 && !time.Now().Before(limit):
 			return nil
 		case w.poll():

@@ -12,10 +12,9 @@ import (
 
 // sysPoller waits in epoll_pwait2(2).
 type sysPoller struct {
-	epoll   int                 // of event and either the descriptors or what they contain
-	direct  bool                // epoll is the only descriptor itself, and its owner's
-	event   int                 // an eventfd
-	events  [32]unix.EpollEvent // what does not fit in ends the next wait, for nothing
+	epoll   int  // of event and either the descriptors or what they contain
+	direct  bool // epoll is the only descriptor itself, and its owner's
+	event   int  // an eventfd
 	cleanup runtime.Cleanup
 
 	began, yielded time.Time
@@ -102,12 +101,24 @@ func (p *sysPoller) yield() {
 
 var noPwait2 atomic.Bool // Linux before 5.11, or a seccomp filter
 
-// call blocks until there are events or a signal, or until the deadline.
-func (p *sysPoller) call(until time.Time) (n int, err error) {
+// mostEvents is how many events a call takes. What does not fit in ends the next wait, for nothing.
+const mostEvents = 32
+
+// forget takes the events that a call for fewer has left.
+func (p *sysPoller) forget() {
+	var events [mostEvents]unix.EpollEvent
+	unix.EpollWait(p.epoll, events[:], 0)
+}
+
+// call blocks until there are events, of which it takes that many at most, or a signal, or until
+// the deadline. woken says that there was more than an interrupt.
+func (p *sysPoller) call(until time.Time, most int) (woken bool, err error) {
 	timeout := time.Duration(-1)
 	if !until.IsZero() {
 		timeout = max(time.Until(until), 0)
 	}
+	var events [mostEvents]unix.EpollEvent
+	n, errno := uintptr(0), unix.ENOSYS
 	if !noPwait2.Load() {
 		type timespec struct{ sec, nsec int64 } // struct __kernel_timespec, on every architecture
 		var limit *timespec
@@ -115,21 +126,30 @@ func (p *sysPoller) call(until time.Time) (n int, err error) {
 			limit = &timespec{int64(timeout / time.Second), int64(timeout % time.Second)}
 		}
 		// The kernel uses the events and the limit only during the call.
-		n, _, errno := unix.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(p.epoll), uintptr(unsafe.Pointer(&p.events)), uintptr(len(p.events)),
+		n, _, errno = unix.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(p.epoll), uintptr(unsafe.Pointer(&events)), uintptr(most),
 			uintptr(unsafe.Pointer(limit)), 0, 0)
-		switch errno {
-		case 0:
-			return int(n), nil
-		case unix.ENOSYS, unix.EPERM:
-			noPwait2.Store(true)
-		default:
-			return 0, errno
+	}
+	if errno == unix.ENOSYS || errno == unix.EPERM {
+		noPwait2.Store(true)
+		ms := -1
+		if timeout >= 0 {
+			ms = int(min((timeout+time.Millisecond-1)/time.Millisecond, 1<<30))
+		}
+		m, err := unix.EpollWait(p.epoll, events[:most], ms)
+		n = uintptr(max(m, 0))
+		errno, _ = err.(unix.Errno)
+	}
+	switch errno {
+	case 0:
+	case unix.EINTR:
+		return false, nil
+	default:
+		return false, fmt.Errorf("epoll_wait: %w", errno)
+	}
+	for i := range n {
+		if events[i].Pad != ofEvent {
+			return true, nil
 		}
 	}
-	ms := -1
-	if timeout >= 0 {
-		ms = int(min((timeout+time.Millisecond-1)/time.Millisecond, 1<<30))
-	}
-	n, err = unix.EpollWait(p.epoll, p.events[:], ms)
-	return max(n, 0), err
+	return false, nil
 }

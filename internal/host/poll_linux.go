@@ -6,7 +6,6 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -132,6 +131,7 @@ func (p *Poller) parking(parks bool) error {
 	}
 	p.parks = parks
 	if parks {
+		p.calls.forget()
 		return p.park(unix.EPOLL_CTL_ADD, p.fds...)
 	}
 	return p.park(unix.EPOLL_CTL_DEL, p.fds...)
@@ -207,26 +207,22 @@ func (p *Poller) waitInCall(until time.Time, ready func(woken bool) bool) error 
 	return nil
 }
 
-// dozing counts the pollers of the process that doze. Each blocks a thread, so there are at most
-// mostDozing: many readers may wait all the time.
-var dozing atomic.Int32
-
-const mostDozing = 8
-
 // Doze implements kernel.Sleeper. It waits in a system call, for the time to the first event after
 // a pause: all that lies between the call and the event is cold then, and costs about a microsecond
 // for each ten cache lines.
 func (p *Poller) Doze(ready func(woken bool) bool) (woken bool, err error) {
-	if dozing.Add(1) <= mostDozing {
-		if err = p.start(); err == nil {
-			err = p.parking(false)
-		}
-		if err == nil && !ready(false) {
-			err = p.call(time.Time{})
-			woken = err == nil
+	if err = p.start(); err == nil {
+		err = p.parking(false)
+	}
+	if err != nil || ready(false) {
+		return false, err
+	}
+	for err == nil && !woken {
+		if err = p.begin(); err == nil {
+			// One event: the kernel looks at each that it reports, and a ring has two perf events.
+			woken, err = p.calls.call(time.Time{}, 1)
 		}
 	}
-	dozing.Add(-1)
 	return woken, err
 }
 
@@ -236,15 +232,10 @@ func (p *Poller) call(until time.Time) error {
 		if err := p.begin(); err != nil {
 			return err
 		}
-		n, err := p.calls.call(until)
-		for i := range n {
-			if p.calls.events[i].Pad != ofEvent {
-				return nil
-			}
-		}
+		woken, err := p.calls.call(until, mostEvents)
 		switch {
-		case err != nil && err != unix.EINTR:
-			return fmt.Errorf("epoll_wait: %w", err)
+		case woken || err != nil:
+			return err
 		case !until.IsZero() && !time.Now().Before(until):
 			return os.ErrDeadlineExceeded
 		}

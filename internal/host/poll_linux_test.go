@@ -266,15 +266,35 @@ func TestPollerDozes(t *testing.T) {
 		require.NoError(t, <-a.result)
 	}
 
-	dozing.Add(mostDozing) // enough threads are blocked
-	woken, err := a.p.Doze(nil)
-	require.False(t, woken)
-	require.NoError(t, err)
-	require.Zero(t, dozing.Add(-mostDozing), "it has counted itself again")
-
 	a.p.Close()
-	_, err = a.p.Doze(a.ready)
+	_, err := a.p.Doze(a.ready)
 	require.Equal(t, os.ErrClosed, err)
+}
+
+// What a doze has not taken does not end the next wait.
+func TestPollerForgets(t *testing.T) {
+	b := newBell(t)
+	other, err := unix.Eventfd(1, unix.EFD_CLOEXEC)
+	require.NoError(t, err)
+	defer unix.Close(other)
+	require.NoError(t, unix.EpollCtl(b.epoll, unix.EPOLL_CTL_ADD, other, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: int32(other)}))
+	b.ring()
+	a := b.poller(t, way{once: true})
+	woken, err := a.p.Doze(func(bool) bool { return false })
+	require.NoError(t, err)
+	require.True(t, woken)
+
+	a.hurry()
+	asked := make(chan bool, 2)
+	go func() {
+		a.result <- a.p.Wait(time.Time{}, func(woken bool) bool { asked <- woken; return woken })
+	}()
+	require.False(t, <-asked)
+	left, err := unix.EpollWait(b.epoll, make([]unix.EpollEvent, 2), 0)
+	require.NoError(t, err)
+	require.Zero(t, left)
+	a.p.Interrupt()
+	require.ErrorIs(t, <-a.result, os.ErrDeadlineExceeded)
 }
 
 // Sleep ignores wakeups.

@@ -1,6 +1,9 @@
 package raw
 
-import "unsafe"
+import (
+	"sync/atomic"
+	"unsafe"
+)
 
 // Mark is a record's time and offset.
 type Mark struct{ Time, Off uint64 }
@@ -52,7 +55,8 @@ func (r *Ring) Samples(off, head, floor, ceiling uint64, marks []Mark) ([]Mark, 
 	return marks, off
 }
 
-// Touch reads from an offset, a multiple of 8, to bring that record into the cache for Parse.
+// Touch reads from an offset, a multiple of 8, to bring that record into the cache for Parse. A
+// program may be writing there.
 func (r *Ring) Touch(off uint64) uint32 {
-	return *(*uint32)(unsafe.Add(r.data, off&r.mask)) // invariant: as in Parse
+	return atomic.LoadUint32((*uint32)(unsafe.Add(r.data, off&r.mask))) // invariant: as in Parse
 }

@@ -24,7 +24,7 @@ func newBufRig(t testing.TB, n int, start uint64) *bufRig {
 	b.ring = &Ring{Raw: b.w.Raw()}
 	b.ring.Raw.SetFields(0, -1)
 	b.Add(b.ring)
-	b.solo = NewUnordered(b.one, &b.halt, new(Flushes), func() {})
+	b.solo = new(Unordered).Init(b.one, &b.halt, new(Flushes), func() {})
 	return b
 }
 

@@ -43,17 +43,18 @@ type Unordered struct {
 	list     list   // the batch, if it is of samples in the ring
 	tally    tally
 
-	done  func()     // called at the end of a pass
-	alone raw.Single // memory for an event outside its ring's view
+	done   func()     // called at the end of a pass
+	warmed uint64     // keeps the loads of warm
+	alone  raw.Single // memory for an event outside its ring's view
 }
 
 // nearlyFull is the fill level, in eighths, from which a long drain stores the tail after each
 // eighth of the ring. Otherwise outputs would fail for want of room that has long been read.
 const nearlyFull = 6
 
-// NewUnordered makes p a pass that calls done at its end. Markers answer flushes; halt ends a pass.
-func NewUnordered(p *Pass, halt *atomic.Bool, flushes *Flushes, done func()) *Unordered {
-	w := &Unordered{pass: p, flushes: flushes, halt: halt, done: done}
+// Init makes p a pass that calls done at its end. Markers answer flushes; halt ends a pass.
+func (w *Unordered) Init(p *Pass, halt *atomic.Bool, flushes *Flushes, done func()) *Unordered {
+	w.pass, w.flushes, w.halt, w.done = p, flushes, halt, done
 	p.Halt, p.walk = halt, w
 	return w
 }
@@ -66,6 +67,23 @@ func (w *Unordered) Begin(sources []*Rings, roused bool) {
 	for _, rings := range sources {
 		w.failures = append(w.failures, rings.failures.Load()) // loaded before the heads
 		rings.Passes.Add(1)
+	}
+	if roused {
+		w.warm()
+	}
+}
+
+// warm loads memory that the first event takes. After a pause it would wait for each of these cache
+// lines in turn; here the processor asks for all of them at once.
+func (w *Unordered) warm() {
+	w.warmed = w.latest + w.list.next + uint64(w.pass.Batch.Taken)
+	if len(w.list.events) > 0 && w.list.events[0].View != nil {
+		w.warmed++
+	}
+	for _, rings := range w.sources {
+		for _, r := range rings.all() {
+			w.warmed += r.Raw.Head() + uint64(r.Raw.Touch(r.Raw.Tail())) + r.Counts.HighWater.Load()
+		}
 	}
 }
 

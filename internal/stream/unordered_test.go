@@ -34,7 +34,7 @@ func newRig(t testing.TB, n int) *rig {
 	g := &rig{t: t}
 	g.Init(RingsOptions{Room: n + 1, Order: g.fullest, Flowing: func(ring int, _ uint64) { g.flowed = append(g.flowed, ring) }})
 	g.sources = []*Rings{&g.Rings}
-	g.all = NewUnordered(&g.pass, &g.halt, &g.flushes, func() {})
+	g.all = new(Unordered).Init(&g.pass, &g.halt, &g.flushes, func() {})
 	for range n {
 		g.add(firstCPU + len(g.w))
 	}
@@ -47,7 +47,7 @@ func (g *rig) add(cpu int) {
 	ring.Raw.SetCPU(cpu)
 	g.Add(ring)
 	g.w, g.one, g.passes = append(g.w, w), append(g.one, ring), append(g.passes, pass)
-	g.alone = append(g.alone, NewUnordered(pass, &g.halt, new(Flushes), func() {}))
+	g.alone = append(g.alone, new(Unordered).Init(pass, &g.halt, new(Flushes), func() {}))
 }
 
 func (g *rig) fullest(rings []*Ring) {
