@@ -46,7 +46,10 @@ func TestWaitAfterAPause(t *testing.T) {
 		require.Equal(t, looks+1, r.Waits().Polls, "it looks at the disarmed ring")
 		r.hold(0, 64)
 		require.NoError(t, <-done)
-		require.False(t, r.waker.roused)
+
+		r.waker.roused = true // as a doze has left it
+		require.NoError(t, r.waker.wait(t.Context(), r.parts, 0))
+		require.False(t, r.waker.roused, "this one has not dozed")
 	})
 }
 
