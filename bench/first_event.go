@@ -22,7 +22,7 @@ func firstEvent(r *run) error {
 
 // firstEvents adds figures in cases whose names begin so.
 func firstEvents(r *run, name string, readers []string, o options) error {
-	rounds, idle := 100, 100*time.Millisecond
+	rounds, idle := 200, 100*time.Millisecond
 	if r.quick {
 		rounds, idle = 5, 20*time.Millisecond
 	}
@@ -44,7 +44,10 @@ func firstEvents(r *run, name string, readers []string, o options) error {
 			return fmt.Errorf("%s: %w", o.name, err)
 		}
 	}
-	took := samples{}
+	took, byCPU := samples{}, make([]samples, len(cpus))
+	for i := range byCPU {
+		byCPU[i] = samples{}
+	}
 	rnd := rand.New(rand.NewPCG(1, 2)) // who comes before whom matters
 	for round := range 1 + rounds {    // the first warms up
 		for _, at := range rnd.Perm(len(all)) {
@@ -56,10 +59,19 @@ func firstEvents(r *run, name string, readers []string, o options) error {
 			}
 			if round > 0 {
 				took.add(o.name, float64(d.Nanoseconds())/1000)
+				byCPU[round%len(cpus)].add(o.name, float64(d.Nanoseconds())/1000)
 			}
 		}
 	}
-	r.add(name+"p50", "us", took.medians(), readers...)
+	// The median of all would lie between those of two CPUs, and jump.
+	medians := map[string]figure{}
+	for _, one := range byCPU {
+		for reader, f := range one.medians() {
+			m, n := medians[reader], float64(len(cpus))
+			medians[reader] = figure{m.value + f.value/n, m.low + f.low/n, m.high + f.high/n}
+		}
+	}
+	r.add(name+"p50", "us", medians, readers...)
 	r.add(name+"p99", "us", took.quantiles(0.99), readers...)
 	for _, o := range all {
 		if err := o.close(); err != nil {
