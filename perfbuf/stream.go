@@ -118,7 +118,7 @@ func (s *Stream) Drain(ctx context.Context, f func(Event) error) error {
 // being used, and, in exact mode, [ErrBarriers]. Wait parks the goroutine on libbpf's epoll
 // descriptor (perf_buffer__epoll_fd) in the Go runtime's poller. After eight waits within 6 ms each
 // it blocks the thread in epoll_pwait2(2), for half the CPU time; once nothing has come for 50 ms,
-// too, to be sooner at the next event.
+// too, to be sooner at the next event, unless eight others of the process do so.
 //
 // In exact mode, Wait makes a barrier itself if the one before took less than 0.5 ms. It cannot be
 // interrupted in that: if the kernel's grace period stalls, as on an overloaded host, Wait returns

@@ -117,7 +117,7 @@ func (w *waker) serve() {
 	defer w.reader.Gate.Leave()
 	for {
 		w.ctx, w.parts, w.shared = context.Background(), w.own, true
-		err := w.block(0)
+		err := w.block(0, false) // other goroutines take what comes, and need the thread
 		w.ctx, w.parts, w.shared = nil, nil, false
 		if w.finishReady(err) {
 			return

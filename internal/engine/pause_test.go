@@ -53,6 +53,21 @@ func TestWaitAfterAPause(t *testing.T) {
 	})
 }
 
+// A wait that may not doze, as enough others do, waits on without trying it again.
+func TestWaitWithoutADoze(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newBelled()
+		done := inBackground(func() error { return r.waker.wait(t.Context(), r.parts, 0) })
+		time.Sleep(time.Hour)
+		require.EqualValues(t, 1, r.kernel.dozed.Load())
+		r.hold(0, 64)
+		r.kernel.Wake()
+		require.NoError(t, <-done)
+		require.False(t, r.waker.roused)
+		require.EqualValues(t, 1, r.Waits().Wakes)
+	})
+}
+
 // After a pause, too, a wakeup by a ring without a waiter ends no other ring's wait, and does not
 // restart the looks.
 func TestWaitRingAfterAPause(t *testing.T) {

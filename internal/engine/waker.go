@@ -92,17 +92,17 @@ func (w *waker) wait(ctx context.Context, parts []*source, atMost time.Duration)
 	w.begin()
 	stop := w.watch(ctx)
 	w.ctx, w.parts = ctx, parts
-	err := w.block(atMost)
-	for err == errDrowsy {
+	err := w.block(atMost, true)
+	if err == errDrowsy {
 		if w.roused, _ = w.bed.Doze(w.isReady); w.roused && w.reader != nil {
 			w.reader.policy.wakes.Add(1)
 			err = nil // a pass finds out whatever there is
-			break
+		} else {
+			if w.roused {
+				w.ready(true) // counts the wakeup
+			}
+			err = w.block(atMost, false) // which finds what ended the doze
 		}
-		if w.roused {
-			w.ready(true) // counts the wakeup
-		}
-		err = w.block(atMost) // which finds what ended the doze
 	}
 	w.ctx, w.parts = nil, nil
 	if stop != nil {
@@ -150,8 +150,9 @@ const untilDrowsy = 50 * time.Millisecond
 // errDrowsy ends a wait that may doze from now on.
 var errDrowsy = errors.New("engine: drowsy")
 
-// block waits for rings, or returns errDrowsy. Only the goroutine that has set waiting may call it.
-func (w *waker) block(atMost time.Duration) error {
+// block waits for rings, or returns errDrowsy if it may. Only the goroutine that has set waiting
+// may call it.
+func (w *waker) block(atMost time.Duration, mayDoze bool) error {
 	var limit time.Time
 	if atMost > 0 {
 		limit = time.Now().Add(atMost)
@@ -159,8 +160,7 @@ func (w *waker) block(atMost time.Duration) error {
 	for {
 		w.roused = false
 		deadline := w.deadline(limit)
-		// The result of a wait for single rings goes on to other goroutines, which takes longer.
-		drowsy := deadline.IsZero() && w.bed != nil && !w.shared
+		drowsy := mayDoze && deadline.IsZero() && w.bed != nil
 		if drowsy {
 			deadline = time.Now().Add(untilDrowsy)
 		}

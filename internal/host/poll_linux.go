@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -207,22 +208,28 @@ func (p *Poller) waitInCall(until time.Time, ready func(woken bool) bool) error 
 	return nil
 }
 
+// dozing counts the pollers of the process that doze. Each blocks a thread, so there are at most
+// mostDozing: many readers may wait all the time.
+var dozing atomic.Int32
+
+const mostDozing = 8
+
 // Doze implements kernel.Sleeper. It waits in a system call, for the time to the first event after
 // a pause: all that lies between the call and the event is cold then, and costs about a microsecond
 // for each ten cache lines.
 func (p *Poller) Doze(ready func(woken bool) bool) (woken bool, err error) {
-	if err = p.start(); err == nil {
-		err = p.parking(false)
-	}
-	if err != nil || ready(false) {
-		return false, err
-	}
-	for err == nil && !woken {
-		if err = p.begin(); err == nil {
-			// One event: the kernel looks at each that it reports, and a ring has two perf events.
-			woken, err = p.calls.call(time.Time{}, 1)
+	if dozing.Add(1) <= mostDozing {
+		if err = p.start(); err == nil {
+			err = p.parking(false)
+		}
+		for blocks := err == nil && !ready(false); blocks; blocks = err == nil && !woken {
+			if err = p.begin(); err == nil {
+				// One event: the kernel looks at each that it reports, and a ring has two.
+				woken, err = p.calls.call(time.Time{}, 1)
+			}
 		}
 	}
+	dozing.Add(-1)
 	return woken, err
 }
 

@@ -266,8 +266,14 @@ func TestPollerDozes(t *testing.T) {
 		require.NoError(t, <-a.result)
 	}
 
+	dozing.Add(mostDozing) // enough threads are blocked
+	woken, err := a.p.Doze(nil)
+	require.False(t, woken)
+	require.NoError(t, err)
+	require.Zero(t, dozing.Add(-mostDozing), "it has counted itself again")
+
 	a.p.Close()
-	_, err := a.p.Doze(a.ready)
+	_, err = a.p.Doze(a.ready)
 	require.Equal(t, os.ErrClosed, err)
 }
 
