@@ -67,7 +67,7 @@ func firstEvents(r *run, name string, readers []string, o options) error {
 	medians := map[string]figure{}
 	for _, one := range byCPU {
 		for reader, f := range one.medians() {
-			m, n := medians[reader], float64(len(cpus))
+			m, n := medians[reader], float64(min(len(cpus), rounds))
 			medians[reader] = figure{m.value + f.value/n, m.low + f.low/n, m.high + f.high/n}
 		}
 	}

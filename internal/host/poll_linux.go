@@ -201,7 +201,7 @@ func (p *Poller) waitInCall(until time.Time, ready func(woken bool) bool) error 
 	}
 	p.calls.yield()
 	for woken := false; !ready(woken); woken = true {
-		if err := p.call(until); err != nil {
+		if err := p.call(until, mostEvents); err != nil {
 			return err
 		}
 	}
@@ -222,24 +222,22 @@ func (p *Poller) Doze(ready func(woken bool) bool) (woken bool, err error) {
 		if err = p.start(); err == nil {
 			err = p.parking(false)
 		}
-		for blocks := err == nil && !ready(false); blocks; blocks = err == nil && !woken {
-			if err = p.begin(); err == nil {
-				// One event: the kernel looks at each that it reports, and a ring has two.
-				woken, err = p.calls.call(time.Time{}, 1)
-			}
+		if err == nil && !ready(false) {
+			err = p.call(time.Time{}, 1) // the kernel looks at each event that it reports, and a ring has two
+			woken = err == nil
 		}
 	}
 	dozing.Add(-1)
 	return woken, err
 }
 
-// call blocks in system calls until there is a wakeup.
-func (p *Poller) call(until time.Time) error {
+// call blocks in system calls until there is a wakeup. A call takes that many events at most.
+func (p *Poller) call(until time.Time, most int) error {
 	for {
 		if err := p.begin(); err != nil {
 			return err
 		}
-		woken, err := p.calls.call(until, mostEvents)
+		woken, err := p.calls.call(until, most)
 		switch {
 		case woken || err != nil:
 			return err
