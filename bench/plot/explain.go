@@ -68,18 +68,18 @@ before each event.
 libbpfgo parks a goroutine; the others block a thread in epoll_wait. aya leaves waiting to its user:
 a loop in Rust waits here as libbpf does.
 
-Where the delay comes from, by reads of the clock on the way (medians of 400; in that run the total
-was 79 µs with ringfold, 76 with cilium/ebpf and 63 with libbpf):
+Where the delay comes from, by reads of the clock on the way (medians of 144 and 160 on two CPUs; in
+that run the total was 84 µs with ringfold and 83 with cilium/ebpf):
 
 | step | ringfold | cilium/ebpf |
 |---|--:|--:|
-| from the program's read of the clock until epoll_wait is back in Go | 65 | 65 |
-| until the function is called | 7.1 | 6.4 |
+| from the program's read of the clock until epoll_wait is back in Go | 76 | 76 |
+| until the function is called | 6.7 | 6.6 |
 
 After a pause all that lies between the two is cold. Traced instruction by instruction, that was 92
-cache lines of ringfold's code and 60 of its data, and is 70 and 43; with cilium/ebpf it is 71 and
-36. Go's own way back from a system call takes some 50 and 40 more with both. We tried ten ways to
-shorten it, old and new code in turns, and kept nine:
+cache lines of ringfold's code and 60 of its data, and is 72 and 48; with cilium/ebpf it is 71 and
+36. Go's own way back from a system call takes some 50 and 40 more with both. This shortened it, old
+and new code in turns:
 
 - After 50 ms without an event, a wait is a system call on the perf events' own epoll descriptor,
   without Go's poller and a second epoll descriptor: 5 µs less. It takes 0.3 ms of CPU time per wait,
@@ -92,7 +92,7 @@ shorten it, old and new code in turns, and kept nine:
   stand in the order of their use: 2.6 µs less.
 - A stream's state lies in one piece, so that its data lies on 13 pages and not on 17, and fewer
   functions return on the way: 1.5 µs less. Where data lies in a row of pointers, the pass asks for
-  all rings' cache lines at once, and does not wait for one after the other: 0.8 µs less.
+  all rings' cache lines at once, and does not wait for one after the other: 0.8 µs less, on two CPUs.
 - The kernel reports one wakeup, not those of both perf events of a ring: it looks at each that it
   reports. 2 µs less before epoll_wait is back.
 - Not kept: ppoll(2) on the perf events themselves: no difference in 400 events.
