@@ -101,23 +101,14 @@ func (p *sysPoller) yield() {
 
 var noPwait2 atomic.Bool // Linux before 5.11, or a seccomp filter
 
-// mostEvents is how many events a call takes. What does not fit in ends the next wait, for nothing.
-const mostEvents = 32
-
-// forget takes the events that a call for fewer has left.
-func (p *sysPoller) forget() {
-	var events [mostEvents]unix.EpollEvent
-	unix.EpollWait(p.epoll, events[:], 0)
-}
-
-// call blocks until there are events, of which it takes that many at most, or a signal, or until
-// the deadline. woken says that there was more than an interrupt.
-func (p *sysPoller) call(until time.Time, most int) (woken bool, err error) {
+// call blocks until there are events, a signal, or until the deadline. woken says that there was
+// more than an interrupt.
+func (p *sysPoller) call(until time.Time) (woken bool, err error) {
 	timeout := time.Duration(-1)
 	if !until.IsZero() {
 		timeout = max(time.Until(until), 0)
 	}
-	var events [mostEvents]unix.EpollEvent
+	var events [32]unix.EpollEvent // what does not fit in ends the next wait, for nothing
 	n, errno := uintptr(0), unix.ENOSYS
 	if !noPwait2.Load() {
 		type timespec struct{ sec, nsec int64 } // struct __kernel_timespec, on every architecture
@@ -126,7 +117,7 @@ func (p *sysPoller) call(until time.Time, most int) (woken bool, err error) {
 			limit = &timespec{int64(timeout / time.Second), int64(timeout % time.Second)}
 		}
 		// The kernel uses the events and the limit only during the call.
-		n, _, errno = unix.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(p.epoll), uintptr(unsafe.Pointer(&events)), uintptr(most),
+		n, _, errno = unix.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(p.epoll), uintptr(unsafe.Pointer(&events)), uintptr(len(events)),
 			uintptr(unsafe.Pointer(limit)), 0, 0)
 	}
 	if errno == unix.ENOSYS || errno == unix.EPERM {
@@ -135,7 +126,7 @@ func (p *sysPoller) call(until time.Time, most int) (woken bool, err error) {
 		if timeout >= 0 {
 			ms = int(min((timeout+time.Millisecond-1)/time.Millisecond, 1<<30))
 		}
-		m, err := unix.EpollWait(p.epoll, events[:most], ms)
+		m, err := unix.EpollWait(p.epoll, events[:], ms)
 		n = uintptr(max(m, 0))
 		errno, _ = err.(unix.Errno)
 	}

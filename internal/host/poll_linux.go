@@ -132,7 +132,6 @@ func (p *Poller) parking(parks bool) error {
 	}
 	p.parks = parks
 	if parks {
-		p.calls.forget()
 		return p.park(unix.EPOLL_CTL_ADD, p.fds...)
 	}
 	return p.park(unix.EPOLL_CTL_DEL, p.fds...)
@@ -201,7 +200,7 @@ func (p *Poller) waitInCall(until time.Time, ready func(woken bool) bool) error 
 	}
 	p.calls.yield()
 	for woken := false; !ready(woken); woken = true {
-		if err := p.call(until, mostEvents); err != nil {
+		if err := p.call(until); err != nil {
 			return err
 		}
 	}
@@ -215,15 +214,14 @@ var dozing atomic.Int32
 const mostDozing = 8
 
 // Doze implements kernel.Sleeper. It waits in a system call, for the time to the first event after
-// a pause: all that lies between the call and the event is cold then, and costs about a microsecond
-// for each ten cache lines.
+// a pause: all that lies between the call and the event is cold then.
 func (p *Poller) Doze(ready func(woken bool) bool) (woken bool, err error) {
 	if dozing.Add(1) <= mostDozing {
 		if err = p.start(); err == nil {
 			err = p.parking(false)
 		}
 		if err == nil && !ready(false) {
-			err = p.call(time.Time{}, 1) // the kernel looks at each event that it reports, and a ring has two
+			err = p.call(time.Time{})
 			woken = err == nil
 		}
 	}
@@ -231,13 +229,13 @@ func (p *Poller) Doze(ready func(woken bool) bool) (woken bool, err error) {
 	return woken, err
 }
 
-// call blocks in system calls until there is a wakeup. A call takes that many events at most.
-func (p *Poller) call(until time.Time, most int) error {
+// call blocks in system calls until there is a wakeup.
+func (p *Poller) call(until time.Time) error {
 	for {
 		if err := p.begin(); err != nil {
 			return err
 		}
-		woken, err := p.calls.call(until, most)
+		woken, err := p.calls.call(until)
 		switch {
 		case woken || err != nil:
 			return err
