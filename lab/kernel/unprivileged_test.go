@@ -191,6 +191,9 @@ const timeEnv = "RINGFOLD_TEST_TIME_NAMESPACE"
 // It happens here as this is the main thread, whose namespaces /proc/self shows.
 func init() {
 	if offset := os.Getenv(timeEnv); offset != "" {
+		// Before Linux 6.2 such a thread cannot make threads (copy_process: EINVAL). Locked, it
+		// leaves that to another one of Go's.
+		runtime.LockOSThread()
 		if err := unshareTime(offset); err != nil {
 			panic(err)
 		}
