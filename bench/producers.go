@@ -46,7 +46,7 @@ func producers(r *run) error {
 		names = append(names, t.name)
 		var reader *perfbuf.Reader
 		if t.to.IsRingBuf() {
-			reader, err = perfbuf.OpenRingBuf(c.FD(t.to), perfbuf.RingBufOptions{})
+			reader, err = perfbuf.OpenRingBuf(c.FD(t.to), perfbuf.Options{})
 		} else {
 			reader, err = perfbuf.Open(c.FD(t.to), perfbuf.Options{RingBytes: 2 * each, Wakeup: perfbuf.Wakeup{Bytes: each}})
 		}

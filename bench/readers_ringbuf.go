@@ -41,7 +41,7 @@ func openRingBufReader(reader string, c *collection, o options) (peer, error) {
 // openRingfoldRingBuf is openRingfold. The time is in the payload, for the stream only.
 func openRingfoldRingBuf(reader string, c *collection, o options) (peer, error) {
 	stream := reader == ringfoldOrdered || reader == ringfoldTwoSources
-	var opts perfbuf.RingBufOptions
+	var opts perfbuf.Options
 	if stream {
 		opts.Time = perfbuf.PayloadTime(workload.TimeOffset)
 	}

@@ -108,7 +108,7 @@ func openBufSource(s *synthetic, clock func() uint64, from, to int) (*perfbuf.Re
 		memory.SetCPU(from + i)
 		still.Memory = append(still.Memory, memory)
 	}
-	return perfbuf.OpenSource(still, perfbuf.RingBufOptions{Time: perfbuf.PayloadTime(workload.TimeOffset)})
+	return perfbuf.OpenSource(still, perfbuf.Options{Time: perfbuf.PayloadTime(workload.TimeOffset)})
 }
 
 // fill outputs until a ring is nearly full.

@@ -43,7 +43,7 @@ func openStream(p *ringfoldPeer, two bool) (peer, error) {
 		if s.idle, err = load(ciliumRingbuf, options{ringBytes: 64 << 10}); err != nil {
 			return nil, errors.Join(err, s.close())
 		}
-		if s.more, err = perfbuf.OpenRingBuf(s.idle.FD(workload.Shared), perfbuf.RingBufOptions{Time: perfbuf.PayloadTime(workload.TimeOffset)}); err != nil {
+		if s.more, err = perfbuf.OpenRingBuf(s.idle.FD(workload.Shared), perfbuf.Options{Time: perfbuf.PayloadTime(workload.TimeOffset)}); err != nil {
 			return nil, errors.Join(err, s.close())
 		}
 		more = append(more, s.more)

@@ -109,7 +109,7 @@ func newBenchRings(b *testing.B, rings, ringBytes, burst, payload int) *benchRin
 	for range rings {
 		r.fake = append(r.fake, ringtest.New(ringBytes, raw.LayoutRawTime, 0))
 	}
-	r.Reader = newReader(ringtest.NewStill(func() uint64 { return r.time }, 0, r.fake...), Options{RingBytes: ringBytes, Wakeup: Wakeup{Events: 1}}, false)
+	r.Reader = newReader(ringtest.NewStill(func() uint64 { return r.time }, 0, r.fake...), Options{RingBytes: ringBytes, Wakeup: Wakeup{Events: 1}})
 	b.Cleanup(func() { r.Close() })
 	return r
 }
@@ -156,7 +156,7 @@ func benchReader(b *testing.B, rings, ringBytes, payload int) (*Stream, []*ringt
 			n++
 		}
 	}
-	r := newReader(ringtest.NewStill(func() uint64 { return uint64(n) }, 0, fake...), Options{RingBytes: ringBytes, Wakeup: Wakeup{Events: 1}}, false)
+	r := newReader(ringtest.NewStill(func() uint64 { return uint64(n) }, 0, fake...), Options{RingBytes: ringBytes, Wakeup: Wakeup{Events: 1}})
 	b.Cleanup(func() { r.Close() })
 	s, err := unordered(r)
 	if err != nil {

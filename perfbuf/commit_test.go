@@ -150,8 +150,8 @@ const bufferSize = 4096
 
 func newBuffers(t *testing.T, n int, source TimeSource, o StreamOptions) *buffers {
 	b := &buffers{t: t, got: make(chan uint64, 1000)}
-	b.RingBufs = ringtest.NewKernel(1, func(int) uint64 { b.looks.Add(1); return uint64(time.Now().UnixNano()) }).NewRingBufs(n, bufferSize, 0, 0)
-	r, err := OpenSource(b.RingBufs, RingBufOptions{Time: source, PollInterval: 1000 * time.Hour})
+	b.RingBufs = ringtest.NewKernel(1, func(int) uint64 { b.looks.Add(1); return uint64(time.Now().UnixNano()) }).NewRingBufs(n, bufferSize, 0)
+	r, err := OpenSource(b.RingBufs, Options{Time: source, Wakeup: Wakeup{PollInterval: 1000 * time.Hour}})
 	require.NoError(t, err)
 	b.Stream, err = r.Stream(o)
 	require.NoError(t, err)
@@ -173,8 +173,8 @@ func newBuffers(t *testing.T, n int, source TimeSource, o StreamOptions) *buffer
 
 // A record that a program submits while a batch before it is being read comes with the next batch.
 func TestSubmittedBehindABatch(t *testing.T) {
-	b := ringtest.NewKernel(1, func(int) uint64 { return 0 }).NewRingBufs(1, bufferSize, 0, -1)
-	r, err := OpenSource(b, RingBufOptions{})
+	b := ringtest.NewKernel(1, func(int) uint64 { return 0 }).NewRingBufs(1, bufferSize, 0)
+	r, err := OpenSource(b, Options{})
 	require.NoError(t, err)
 	defer r.Close()
 	s, err := r.Stream(StreamOptions{Order: Unordered()})

@@ -84,7 +84,7 @@
 // A stream may have several sources, each a Reader with options, statistics and losses of its own:
 // see [Merge]. [Event.Source] says which one an event is from, and [Stream.Add] and
 // [Stream.Remove] change them while the stream runs. Events of BPF ring buffers have their times
-// in the payload: see [RingBufOptions].
+// in the payload: see [OpenRingBuf].
 //
 // # Losses
 //
@@ -96,8 +96,8 @@
 // [Reader.Stats] has totals. After Close, Samples + Dropped + Lost of a ring is the number of
 // outputs that programs tried; [RingStats] lists the conditions under which that is exact. The
 // kernel does not count outputs that find no ring: before Open, after Close, and while the Reader
-// is paused. With [Options].LanesFD, programs count those themselves. The kernel counts no losses
-// of BPF ring buffers: see [RingBufOptions].LanesFD.
+// is paused, nor losses of BPF ring buffers. With [Options].LanesFD, programs count those
+// themselves.
 //
 // # Stop without losing events
 //

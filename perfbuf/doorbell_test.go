@@ -43,7 +43,7 @@ func withDoorbell(f *fake) *belled {
 	opts := k.Reader.opts
 	opts.Wakeup = Wakeup{PollInterval: bellPollInterval}
 	k.hooks.set = k.store
-	k.Reader = newReader(k.hooks, opts, false)
+	k.Reader = newReader(k.hooks, opts)
 	k.in.Entries.Burst = 0
 	return k
 }

@@ -78,7 +78,7 @@ func newFakeAt(t testing.TB, n int, start uint64, opts Options) *fake {
 	h.grace = func(o grace.Options) (grace.Provider, error) { return k.programs.open(o) }
 	h.unhook = func() error { k.unhooked.Add(1); return nil }
 	h.free = func() { k.freed.Add(1) }
-	k.Reader = newReader(h, opts, false)
+	k.Reader = newReader(h, opts)
 	// The first event disarms its ring; tests of the budget for wakeups set another one
 	k.in.Entries.Burst = 0
 	t.Cleanup(func() { k.Close() })

@@ -337,7 +337,7 @@ func TestWhoFollowsDoesNotKeepTheReader(t *testing.T) {
 	w := &fakeWatch{waits: make(chan time.Duration), events: make(chan bool)}
 	collected := make(chan bool)
 	func() {
-		r := newReader(ringtest.NewStill(nil, 0, ringtest.New(fakeRingSize, raw.LayoutRawTime, 0)), Options{Wakeup: Wakeup{Events: 1}}, false)
+		r := newReader(ringtest.NewStill(nil, 0, ringtest.New(fakeRingSize, raw.LayoutRawTime, 0)), Options{Wakeup: Wakeup{Events: 1}})
 		runtime.AddCleanup(r, func(int) { close(collected) }, 0)
 		r.in.Parts.Watcher = w
 		r.in.Follow()
@@ -372,7 +372,7 @@ func TestDroppedReaderIsCleanedUp(t *testing.T) {
 			poll: newFakePoller(), memory: []*raw.Ring{ofCPU(0, ringtest.New(fakeRingSize, raw.LayoutRawTime, 0))},
 			free: func() { steps <- "free" }, unhook: func() error { steps <- "unhook"; return nil },
 		}, w}
-		r := newReader(k, Options{Wakeup: Wakeup{Events: 1}}, false)
+		r := newReader(k, Options{Wakeup: Wakeup{Events: 1}})
 		k.memory = nil // the cleanup must not refer to the reader
 		engine.Start(&r.in, r)
 		if closed {

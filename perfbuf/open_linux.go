@@ -19,7 +19,9 @@ import (
 // with one that wraps the errno. It refuses a process that is in a time namespace and has unshared
 // another one, because the offset of its clock is then unknown. A failed Open leaves nothing
 // behind. It calls perf_buffer__new_raw.
-func Open(mapFD int, opts Options) (*Reader, error) { return opts.open(&perfevent.Map{FD: mapFD}) }
+func Open(mapFD int, opts Options) (*Reader, error) {
+	return OpenSource(&perfevent.Map{FD: mapFD}, opts)
+}
 
 // Now returns the time in ns of CLOCK_MONOTONIC, as the kernel stamps events with it: compare it
 // with [Event.Time] for an event's age. clock_gettime(2) shows another time in a time namespace.

@@ -14,7 +14,7 @@ var errNotLinux = fmt.Errorf("perfbuf: BPF needs Linux: %w", errors.ErrUnsupport
 func Open(mapFD int, opts Options) (*Reader, error) { return nil, errNotLinux }
 
 // OpenRingBuf fails as Open does.
-func OpenRingBuf(mapFD int, o RingBufOptions) (*Reader, error) { return nil, errNotLinux }
+func OpenRingBuf(mapFD int, opts Options) (*Reader, error) { return nil, errNotLinux }
 
 // Now is 0: there is no such clock.
 func Now() uint64 { return 0 }

@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// Options configures the rings. The zero value is good for most uses. [Reader.Options] returns the
-// options in effect: defaults filled in, sizes rounded.
+// Options configures the rings. The zero value is good for most uses. BPF ring buffers lack some:
+// see [OpenRingBuf]. [Reader.Options] returns the options in effect: defaults filled in, sizes
+// rounded.
 type Options struct {
 	// Name is what [Event.Source] returns of the reader's events. "" is the map's name.
 	Name string
@@ -35,24 +36,33 @@ type Options struct {
 	// Schedule chooses which ring a pass over all of them reads first. nil is [FullestFirst].
 	Schedule Schedule
 
-	// Time is what orders events in a stream: the kernel's time if it is zero, a [PayloadTime] or
-	// a [PayloadBootTime].
+	// Time is what orders events in a stream: the kernel's time if it is zero, a [PayloadTime], a
+	// [PayloadBootTime], or, of a BPF ring buffer, a [StampedTime].
 	Time TimeSource
+
+	// CPU is where payloads in BPF ring buffers hold the CPU number: a [PayloadCPU]. Without it
+	// [Event.CPU] is -1. For ring buffers in an array it is the index there, which is the CPU if
+	// there is a ring buffer per CPU. Perf events have it from their rings.
+	CPU CPUSource
 
 	// NoTime opens rings without kernel timestamps, which saves 8 bytes and about 60 ns per event.
 	// [Event.Time] is then 0, and ordering needs a [PayloadTime].
 	NoTime bool
 
-	// LanesFD is the map of lanes of programs that output with bpf/perfbuf_output.h to this
-	// reader's map, and count there what becomes of each output: the kernel counts only those that
-	// a full ring refused. Stats.Outputs has the counts, which takes no system call. Open maps it,
-	// and the descriptor stays yours. 0 is none; if a program without stdin gets 0 for a map, it
-	// must duplicate it. A simulated kernel ignores LanesFD, Lanes and ProgFDs.
+	// LanesFD is the map of lanes of programs that output with bpf/perfbuf_output.h or
+	// bpf/perfbuf_ringbuf.h to this reader's map, and count there what becomes of each output: the
+	// kernel counts only those that a full perf ring refused. Stats.Outputs has the counts, which
+	// takes no system call. What a BPF ring buffer refused also arrives as events of [KindLost],
+	// with their CPU. Open maps it, and the descriptor stays yours. 0 is none; if a program without
+	// stdin gets 0 for a map, it must duplicate it. A simulated kernel ignores LanesFD, Lanes and
+	// ProgFDs.
 	LanesFD int
 	// Lanes are the lanes' shares, in percent: while a CPU's ring holds more than that of its
 	// bytes, its programs shed outputs in the lane, which arrive as events of [KindShed]. So what
 	// is above the largest lower share is kept for the others. A lane without a share here has all,
-	// and loses events only when the ring is full.
+	// and loses events only when the ring is full. CPUs share a BPF ring buffer, so lower lanes may
+	// take up to one event for each CPU of what is kept for others; of several, in an array, it is
+	// the one under the CPU's number, else shares are of the smallest.
 	Lanes []int
 
 	// ProgFDs are programs whose skipped runs Stats.Outputs counts, by a system call for each. Open
@@ -92,13 +102,18 @@ type Wakeup struct {
 
 func (w Wakeup) doorbell() bool { return w.Events == 0 && w.Bytes == 0 }
 
+func (w Wakeup) tooShort() bool { return w.PollInterval > 0 && w.PollInterval < leastPollInterval }
+
+const shortPolls = "Wakeup.PollInterval is %v: use at least %v, or 0 for the default"
+
 const (
 	defaultRingBytes    = 256 << 10
 	maxRingBytes        = 1 << 30
 	defaultPollInterval = 10 * time.Millisecond
 	bellPollInterval    = 5 * time.Millisecond
 	// A shorter deadline may pass before the poller gets it
-	leastPollInterval = 100 * time.Microsecond
+	leastPollInterval  = 100 * time.Microsecond
+	defaultRingBufPoll = 100 * time.Millisecond
 )
 
 // effective checks the options and fills in defaults, except for CPUs, of which there are n. It
@@ -106,7 +121,10 @@ const (
 func (o Options) effective(n int) (Options, error) {
 	o.CPUs = slices.Clone(o.CPUs)
 	bad := func(format string, args ...any) (Options, error) {
-		return o, fmt.Errorf("perfbuf.Options: "+format, args...)
+		return o, fmt.Errorf(format, args...)
+	}
+	if err := o.check(); err != nil {
+		return bad("%w", err)
 	}
 	page := os.Getpagesize()
 	switch {
@@ -134,24 +152,19 @@ func (o Options) effective(n int) (Options, error) {
 	if o.Time.stamped {
 		return bad("Time is a StampedTime, which only BPF ring buffers have: use PayloadTime")
 	}
-	if err := checkLanes(o.LanesFD, o.Lanes); err != nil {
-		return bad("%w", err)
+	if o.CPU.payload {
+		return bad("CPU is a PayloadCPU, which only BPF ring buffers need: leave it out")
 	}
 	o.Lanes = slices.Clone(o.Lanes)
-	if o.Time.offset < 0 {
-		return bad("PayloadTime is at offset %d: must not be negative", o.Time.offset)
-	}
 
 	w := &o.Wakeup
 	switch {
-	case w.Events < 0 || w.Bytes < 0 || w.PollInterval < 0:
-		return bad("Wakeup is %+v: its fields must not be negative", *w)
 	case w.Events > 0 && w.Bytes > 0:
 		return bad("both Wakeup.Events and Wakeup.Bytes are set: set one")
 	case int64(w.Events) >= 1<<31:
 		return bad("Wakeup.Events is %d: must be below 2^31", w.Events)
-	case w.PollInterval > 0 && w.PollInterval < leastPollInterval && w.Events != 1:
-		return bad("Wakeup.PollInterval is %v: use at least %v, or 0 for the default", w.PollInterval, leastPollInterval)
+	case w.Events != 1 && w.tooShort():
+		return bad(shortPolls, w.PollInterval, leastPollInterval)
 	case w.Bytes > o.RingBytes/2:
 		return bad("Wakeup.Bytes is %d: use at most half of the ring's %d bytes, to leave room while the reader wakes up", w.Bytes, o.RingBytes)
 	}
@@ -167,11 +180,37 @@ func (o Options) effective(n int) (Options, error) {
 	return o, nil
 }
 
-func checkLanes(fd int, shares []int) error {
-	if len(shares) > 0 && fd == 0 {
+// effectiveRingBuf is effective for BPF ring buffers.
+func (o Options) effectiveRingBuf() (Options, error) {
+	if err := o.check(); err != nil {
+		return o, err
+	}
+	w := &o.Wakeup
+	switch {
+	case o.RingBytes != 0 || o.TotalBytes != 0 || o.CPUs != nil || o.NoTime || len(o.ProgFDs) > 0 || w.Events > 1 || w.Bytes > 0:
+		return o, errors.New("RingBytes, TotalBytes, CPUs, NoTime, ProgFDs, or Wakeup's Events or Bytes is set, which BPF ring buffers do not have: leave them out")
+	case w.tooShort():
+		return o, fmt.Errorf(shortPolls, w.PollInterval, leastPollInterval)
+	}
+	if w.Events = 1; w.PollInterval == 0 {
+		w.PollInterval = defaultRingBufPoll
+	}
+	o.Lanes = slices.Clone(o.Lanes)
+	return o, nil
+}
+
+// check checks the options that do not depend on the type of the map.
+func (o Options) check() error {
+	w := o.Wakeup
+	switch {
+	case w.Events < 0 || w.Bytes < 0 || w.PollInterval < 0:
+		return fmt.Errorf("Wakeup is %+v: its fields must not be negative", w)
+	case o.Time.offset < 0 || o.CPU.offset < 0:
+		return fmt.Errorf("Time is at offset %d and CPU at %d: must not be negative", o.Time.offset, o.CPU.offset)
+	case len(o.Lanes) > 0 && o.LanesFD == 0:
 		return errors.New("shares in Lanes, but LanesFD is 0: name the programs' map of lanes there")
 	}
-	for _, percent := range shares {
+	for _, percent := range o.Lanes {
 		if percent < 1 || percent > 100 {
 			return fmt.Errorf("a share of %d %% in Lanes: use 1 to 100", percent)
 		}

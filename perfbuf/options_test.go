@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ringfold/ringfold/internal/kernel"
+	"github.com/ringfold/ringfold/internal/ringtest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -87,11 +88,49 @@ func TestOptionsThatCannotBe(t *testing.T) {
 		"Wakeup.Events is 2147483649":                  {Wakeup: Wakeup{Events: 2*gib + 1}},
 		"Wakeup.Bytes is 131073: use at most":          {Wakeup: Wakeup{Bytes: 128<<10 + 1}},
 		"half of the ring's 1048576 bytes":             {RingBytes: 1 << 20, Wakeup: Wakeup{Bytes: 1<<19 + 1}},
+		"CPU is a PayloadCPU, which only":              {CPU: PayloadCPU(0)},
+		"Time is a StampedTime, which only":            {Time: StampedTime(0)},
 		"half of the ring's 65536 bytes, to":           {TotalBytes: 3 << 16, Wakeup: Wakeup{Bytes: 1 << 16}},
 	} {
-		_, err := o.effective(3)
-		require.ErrorContains(t, err, want)
+		_, err := OpenSource(ringtest.NewKernel(3, nil).NewBuffer(), o)
 		require.ErrorContains(t, err, "perfbuf.Options: ")
+		require.ErrorContains(t, err, want)
+	}
+}
+
+// Ring buffers refuse what their maps or programs decide, and say what is in effect.
+func TestRingBufOptions(t *testing.T) {
+	for want, o := range map[string]Options{
+		"RingBytes, TotalBytes, CPUs":                  {RingBytes: 4096},
+		"TotalBytes, CPUs, NoTime":                     {TotalBytes: 4096},
+		"CPUs, NoTime, ProgFDs":                        {CPUs: []int{0}},
+		"NoTime, ProgFDs, or Wakeup's":                 {NoTime: true},
+		"ProgFDs, or Wakeup's Events or Bytes":         {ProgFDs: []int{3}},
+		"or Wakeup's Events or Bytes":                  {Wakeup: Wakeup{Events: 2}},
+		"Wakeup's Events or Bytes is set":              {Wakeup: Wakeup{Bytes: 8}},
+		"Time is at offset -1 and CPU at 0":            {Time: PayloadTime(-1)},
+		"Time is at offset 0 and CPU at -3":            {CPU: PayloadCPU(-3)},
+		"PollInterval:-1ns":                            {Wakeup: Wakeup{PollInterval: -1}},
+		"PollInterval is 99.999µs: use at least 100µs": {Wakeup: Wakeup{Events: 1, PollInterval: 100*time.Microsecond - 1}},
+		"a share of 101 % in Lanes":                    {LanesFD: 3, Lanes: []int{101}},
+	} {
+		_, err := OpenSource(ringtest.NewKernel(1, nil).NewRingBufs(1, 4096, 0), o)
+		require.ErrorContains(t, err, "perfbuf.Options: ")
+		require.ErrorContains(t, err, want)
+	}
+	for _, c := range []struct{ in, want Options }{
+		{Options{}, Options{Wakeup: Wakeup{Events: 1, PollInterval: 100 * time.Millisecond}}},
+		{Options{Time: StampedTime(8), CPU: PayloadCPU(0), LanesFD: 3, Lanes: []int{50}, Wakeup: Wakeup{PollInterval: time.Hour}},
+			Options{Time: StampedTime(8), CPU: PayloadCPU(0), LanesFD: 3, Lanes: []int{50}, Wakeup: Wakeup{Events: 1, PollInterval: time.Hour}}},
+	} {
+		for range 2 { // what comes out can be used again
+			r, err := OpenSource(ringtest.NewKernel(1, nil).NewRingBufs(1, 4096, 0), c.in)
+			require.NoError(t, err)
+			c.in = r.Options()
+			c.in.Schedule = nil
+			require.NoError(t, r.Close())
+			require.Equal(t, c.want, c.in)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/ringfold/ringfold/internal/engine"
 	"github.com/ringfold/ringfold/internal/kernel"
+	"github.com/ringfold/ringfold/internal/raw"
 	"github.com/ringfold/ringfold/internal/stream"
 )
 
@@ -22,14 +23,14 @@ type Reader struct {
 
 // newReader makes a Reader of the rings that k has opened. opts are those in effect, unless no
 // doorbell can be opened.
-func newReader(k kernel.Kernel, opts Options, ringBuf bool) *Reader {
+func newReader(k kernel.Kernel, opts Options) *Reader {
 	r := &Reader{opts: opts}
 	if r.opts.Schedule == nil {
 		r.opts.Schedule = FullestFirst
 	}
 	r.in.Init(k, engine.Options{
-		Order: r.order, Name: opts.Name, TimeAt: opts.Time.Offset(),
-		RingBuf: ringBuf, OwnTimes: opts.Time.early(), Stamped: opts.Time.stamped,
+		Order: r.order, Name: opts.Name, TimeAt: opts.Time.Offset(), CPUAt: opts.CPU.Offset(),
+		OwnTimes: opts.Time.early(), Stamped: opts.Time.stamped,
 		Bell: opts.Wakeup.doorbell(), Poll: opts.Wakeup.PollInterval, Enough: opts.threshold(),
 		NoBell: max(opts.Wakeup.PollInterval, defaultPollInterval),
 	})
@@ -53,6 +54,9 @@ func (r *Reader) all() []*Ring {
 	return rings
 }
 
+// ringBuf reports whether the rings are BPF ring buffers.
+func (r *Reader) ringBuf() bool { return r.in.Rings.At(0).Raw.Layout() == raw.LayoutRingBuf }
+
 // Rings returns the rings, in order of their CPUs, in a new slice. A CPU that comes online later
 // gets a ring, unless Options.CPUs leaves it out: if you read rings one by one, call Rings again
 // when Stats.Hotplug.Added has grown. A [Stream] of the Reader has it at once.
@@ -67,8 +71,10 @@ func (r *Reader) Rings() []*Ring {
 func (r *Reader) Options() Options {
 	o := r.opts
 	o.CPUs = nil
-	for _, ring := range r.Rings() {
-		o.CPUs = append(o.CPUs, ring.CPU())
+	if !r.ringBuf() { // which are of all CPUs
+		for _, ring := range r.Rings() {
+			o.CPUs = append(o.CPUs, ring.CPU())
+		}
 	}
 	return o
 }

@@ -1,15 +1,19 @@
 package perfbuf
 
-import (
-	"github.com/ringfold/ringfold/internal/kernel"
-	"github.com/ringfold/ringfold/internal/ringbuf"
-)
+import "github.com/ringfold/ringfold/internal/ringbuf"
 
 // OpenRingBuf returns a reader of the BPF ring buffer that mapFD refers to, or of those in an array
 // or hash of maps, such as one per CPU. Each is a [Ring] of the reader. They work like perf event
 // arrays: the ways of reading, [Event], order, [Stats]. What differs:
 //
-//   - [Event.Bytes] holds the program's bytes without padding. Time and CPU come from the payload.
+//   - [Event.Bytes] holds the program's bytes without padding.
+//   - Time and CPU come from the payload: see [Options].Time and CPU. The kernel takes no times,
+//     so without one [Event.Time] is 0, and an ordered stream refuses the reader. A payload that is
+//     too short for it gets the time of its predecessor, and Stats.Untimed counts it.
+//   - Ring buffers have the size of their maps, and are of all CPUs. It is an error to set
+//     RingBytes, TotalBytes, CPUs, NoTime, ProgFDs, or Bytes or Events of the Wakeup.
+//   - If programs wake nobody (BPF_RB_NO_WAKEUP), the reader finds their events by polls every
+//     [Wakeup].PollInterval, by default every 100 ms.
 //   - A ring buffer supports one reader. If another one reads it too, each misses the other's
 //     events, and may get damaged ones. [RingStats].Shared counts how often the reader noticed.
 //   - Events stay in the map until they are read. Open and Close change nothing for programs, and
@@ -29,7 +33,6 @@ import (
 // map or one without a ring buffer, with a [*PermissionError] where privilege is lacking
 // (CAP_SYS_ADMIN, for ring buffers within another map), and otherwise with an error that wraps the
 // errno. Linux 5.8 or newer.
-func OpenRingBuf(mapFD int, o RingBufOptions) (*Reader, error) {
-	return o.open(&ringbuf.Opener{FD: mapFD, TimeAt: o.Time.Offset(), BootTime: o.Time.boot, CPUAt: o.CPU.Offset(),
-		Lanes: kernel.Lanes{MapFD: o.LanesFD, Percent: o.Lanes}})
+func OpenRingBuf(mapFD int, opts Options) (*Reader, error) {
+	return OpenSource(&ringbuf.Opener{FD: mapFD}, opts)
 }

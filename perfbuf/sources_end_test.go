@@ -225,7 +225,7 @@ func TestRemovedReaderIsCollected(t *testing.T) {
 			stays, collected := newFake(t, 1, Options{}), make(chan struct{})
 			s := func() *Stream {
 				k := ringtest.NewStill(func() uint64 { return 1 }, 0, ringtest.New(fakeRingSize, raw.LayoutRawTime, 0))
-				r := newReader(k, Options{Wakeup: Wakeup{Events: 1}}, false)
+				r := newReader(k, Options{Wakeup: Wakeup{Events: 1}})
 				runtime.AddCleanup(r, func(collected chan struct{}) { close(collected) }, collected)
 				s, err := Merge(StreamOptions{Order: order}, r, stays.Reader)
 				require.NoError(t, err)

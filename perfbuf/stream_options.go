@@ -3,8 +3,6 @@ package perfbuf
 import (
 	"fmt"
 	"time"
-
-	"github.com/ringfold/ringfold/internal/raw"
 )
 
 // Order is the order of a stream's events. Its zero value is exact: an event is delivered once no
@@ -151,8 +149,8 @@ func (o StreamOptions) effective(readers []*Reader) (StreamOptions, error) {
 		}
 		switch {
 		case o.Order.mode == noOrder: // which needs no times
-		case r.in.Rings.At(0).Raw.Layout() == raw.LayoutRingBuf && !r.opts.Time.payload:
-			return bad("records of a BPF ring buffer have no time: put one into the payload, and set RingBufOptions.Time to its offset")
+		case r.ringBuf() && !r.opts.Time.payload:
+			return bad("records of a BPF ring buffer have no time: put one into the payload, and set Options.Time to its offset")
 		case r.opts.NoTime && !r.opts.Time.payload:
 			return bad("the rings were opened with Options.NoTime, and so have no times: open them without it, or set Options.Time to a PayloadTime")
 		case o.Barriers == NestLevels && r.opts.Time.early():

@@ -44,7 +44,7 @@ type Reader struct {
 func NewReader(ringbufMap interface{ FD() int }) (*Reader, error) {
 	defer runtime.KeepAlive(ringbufMap) // the garbage collector may close its descriptor
 	fail := func(err error) (*Reader, error) { return nil, fmt.Errorf("ringbuf.NewReader: %w", err) }
-	r, err := perfbuf.OpenRingBuf(ringbufMap.FD(), perfbuf.RingBufOptions{})
+	r, err := perfbuf.OpenRingBuf(ringbufMap.FD(), perfbuf.Options{})
 	if err != nil {
 		return fail(err)
 	}

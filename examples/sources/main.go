@@ -70,7 +70,7 @@ func main() {
 	}
 
 	// In the ring buffers, events have their time at byte 0, and their CPU at byte 8.
-	inPayload := perfbuf.RingBufOptions{Time: perfbuf.StampedTime(0), CPU: perfbuf.PayloadCPU(8)}
+	inPayload := perfbuf.Options{Time: perfbuf.StampedTime(0), CPU: perfbuf.PayloadCPU(8)}
 	execs := must(perfbuf.Open(fd("execs"), perfbuf.Options{}))
 	exits := must(perfbuf.Open(fd("exits"), perfbuf.Options{}))
 	inPayload.LanesFD = fd("fork_lanes")

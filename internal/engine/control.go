@@ -40,7 +40,7 @@ var errShared = errors.New("another reader of a BPF ring buffer is noticed by ch
 
 // Displaced says how other readers have changed the map's entries.
 func (r *Reader) Displaced() kernel.Displaced {
-	if r.opts.RingBuf {
+	if r.ringBuf {
 		return kernel.Displaced{Err: errShared}
 	}
 	return r.Parts.Displaced()
@@ -48,7 +48,7 @@ func (r *Reader) Displaced() kernel.Displaced {
 
 // Pause takes the rings out of the map until Resume.
 func (r *Reader) Pause() error {
-	if r.opts.RingBuf {
+	if r.ringBuf {
 		return fmt.Errorf("perfbuf.Pause: a BPF ring buffer cannot be paused: detach its programs instead: %w", errors.ErrUnsupported)
 	}
 	return r.control("Pause", r.Entries.Pause)

@@ -23,10 +23,10 @@ type Options struct {
 	Order func([]*stream.Ring) // see stream.RingsOptions
 
 	Name     string // of the source of all events; "": the map's
-	TimeAt   int    // where payloads in perf rings hold the time: see raw.Ring.SetFields
-	RingBuf  bool   // the rings are BPF ring buffers
-	OwnTimes bool   // programs take times before they output, so barriers wait for whole programs
-	Stamped  bool   // programs take times after they reserve, which needs no barrier
+	TimeAt   int    // where payloads hold the time and the CPU: see raw.Ring.SetFields
+	CPUAt    int
+	OwnTimes bool // programs take times before they output, so barriers wait for whole programs
+	Stamped  bool // programs take times after they reserve, which needs no barrier
 
 	Poll   time.Duration // see policy
 	Enough uint64
@@ -52,6 +52,7 @@ type Reader struct {
 	Unhooking atomic.Pointer[error]         // the error of Unhook
 
 	opts      Options
+	ringBuf   bool            // its rings are BPF ring buffers
 	forgotten runtime.Cleanup // if nobody calls Close
 }
 
@@ -60,6 +61,7 @@ func (r *Reader) Init(k kernel.Kernel, o Options) {
 	r.kernel, r.Parts, r.opts = k, kernel.PartsOf(k), o
 	r.Gate.Open(r.finish)
 	rings := k.Rings()
+	r.ringBuf = rings[0].Layout() == raw.LayoutRingBuf
 	room := len(rings)
 	if h := r.Parts.Hotplug; h != nil {
 		room = max(room, len(h.CPUs()))
@@ -91,9 +93,7 @@ func (r *Reader) Init(k kernel.Kernel, o Options) {
 // add appends a ring over this memory.
 func (r *Reader) add(memory *raw.Ring) {
 	memory.SetSource(r.opts.Name)
-	if memory.Layout() != raw.LayoutRingBuf { // whose opener did it
-		memory.SetFields(r.opts.TimeAt, -1)
-	}
+	memory.SetFields(r.opts.TimeAt, r.opts.CPUAt)
 	r.Rings.Add(&stream.Ring{Raw: memory})
 }
 
@@ -136,7 +136,7 @@ func Start[T any](r *Reader, owner *T) {
 // Follow adds rings for CPUs that come online later.
 func (r *Reader) Follow() {
 	full := "no room for a ring of CPU %d, which was not possible when the reader was opened: open a new one"
-	if r.opts.RingBuf {
+	if r.ringBuf {
 		full = fmt.Sprintf("no room for the ring buffer with map id %%d: this reader has had %d from the map, the most that it follows: open a new one", r.Rings.Room())
 	}
 	r.Hotplug.Init(FollowerOptions{Kernel: &r.Parts, Gate: &r.Gate, Len: r.Rings.Len, Room: r.Rings.Room(), Add: r.add, Renew: r.Entries.renew, full: full})

@@ -100,7 +100,7 @@ func (s *Stream) enlist(r *Reader, b *grace.Barrier, programs bool) error {
 		Wakeup:  stream.Wakeup{Poll: r.policy.interval, Enough: r.policy.enough},
 		Stamped: r.opts.Stamped && s.opts.Order.Exact,
 	}}
-	if r.opts.RingBuf { // each event wakes it
+	if r.ringBuf { // each event wakes it
 		src.Wakeup.Poll = 0
 	}
 	if r.policy.bell != nil {
@@ -168,7 +168,7 @@ func (s *Stream) unlike(r *Reader) error {
 			return fmt.Errorf("perfbuf.Merge: the reader of map %q (id %d) is passed twice: pass it once", name, id)
 		}
 		switch otherID, otherName := src.reader.Parts.Map(); {
-		case r.opts.RingBuf && src.reader.opts.RingBuf:
+		case r.ringBuf && src.reader.ringBuf:
 			if slices.ContainsFunc(r.ringBufs(), func(id int) bool { return id != 0 && slices.Contains(src.reader.ringBufs(), id) }) {
 				return fmt.Errorf("perfbuf.Merge: the readers of map %q (id %d) and map %q (id %d) share a ring buffer, and each misses what the other reads: open it once",
 					name, id, otherName, otherID)

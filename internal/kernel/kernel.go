@@ -27,6 +27,8 @@ type Setup struct {
 
 // Opener opens rings.
 type Opener interface {
+	// RingBuf reports whether they are BPF ring buffers, whose options and wakeups differ.
+	RingBuf() bool
 	// Online returns the CPUs that are online, in order.
 	Online() ([]int, error)
 	// Open sets rings up and stores them in the map. The error wraps ENODEV if a CPU has gone

@@ -28,8 +28,8 @@ type Buffers struct {
 }
 
 // open maps those ring buffers of found that still exist. release frees them, also after an error.
-func (b *Buffers) open(found []shard) (err error) {
-	if b.clock, err = host.NewClock(b.opts.BootTime); err != nil {
+func (b *Buffers) open(found []shard, setup kernel.Setup) (err error) {
+	if b.clock, err = host.NewClock(setup.BootTime); err != nil {
 		return err
 	}
 	if b.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
@@ -51,7 +51,7 @@ func (b *Buffers) open(found []shard) (err error) {
 	if len(b.memory) == 0 {
 		return b.opts.info.Fail("it contains no maps yet: store at least one ring buffer first; the reader finds later ones itself")
 	}
-	if b.lanes, err = host.OpenLanes(b.opts.Lanes, 0, true, b.clock.Now()); err != nil {
+	if b.lanes, err = host.OpenLanes(setup.Lanes, 0, true, b.clock.Now()); err != nil {
 		return err
 	}
 	b.sizeLanes()
@@ -89,7 +89,6 @@ func (b *Buffers) add(s shard) (*raw.Ring, error) {
 		unix.Close(fd)
 		return nil, err
 	}
-	buf.memory.SetFields(b.opts.TimeAt, b.opts.CPUAt)
 	buf.memory.SetCPU(s.cpu)
 	if err := unix.EpollCtl(b.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN}); err != nil {
 		buf.unmap()

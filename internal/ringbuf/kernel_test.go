@@ -17,7 +17,7 @@ import (
 // All that is output on any CPU arrives once and whole, however often the ring buffer wraps.
 func TestKernelReads(t *testing.T) {
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{})
-	k := open(t, opener(e.MapFD()))
+	k := open(t, e.MapFD())
 	require.Len(t, k.Rings(), 1)
 	r := k.Rings()[0]
 	require.EqualValues(t, 1<<16, r.Size())
@@ -40,7 +40,7 @@ func TestKernelReads(t *testing.T) {
 // The same while programs output on all CPUs, to a ring buffer that never is full for long.
 func TestKernelReadsMeanwhile(t *testing.T) {
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{Bytes: 4 << 20}) // all of 200 CPUs may find it half empty at once
-	k := open(t, opener(e.MapFD()))
+	k := open(t, e.MapFD())
 	r := k.Rings()[0]
 	const each = 5000
 	var all sync.WaitGroup
@@ -74,7 +74,8 @@ func TestKernelReadsMeanwhile(t *testing.T) {
 // A payload is as long as what was output, to the byte.
 func TestKernelLengths(t *testing.T) {
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{Bytes: 1 << 18})
-	k := open(t, Opener{FD: e.MapFD(), TimeAt: -1, CPUAt: -1})
+	k := open(t, e.MapFD())
+	k.Rings()[0].SetFields(-1, -1)
 	sizes := []int{4095, 4096, 4097, 65491, 65535, 65536, 65537, 70000, kerneltest.MaxHuge}
 	for n := range 100 {
 		sizes = append(sizes, n)
@@ -92,7 +93,7 @@ func TestKernelLengths(t *testing.T) {
 // Discarded records are there, and to be skipped. What was reserved has a time from then.
 func TestKernelStamped(t *testing.T) {
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{})
-	k := open(t, opener(e.MapFD()))
+	k := open(t, e.MapFD())
 	before := k.Now()
 	e.Emit(0, kerneltest.RingEmit{Count: 100, Stamped: true, Every: 3})
 	require.NoError(t, e.EmitCopy(0))
@@ -116,7 +117,7 @@ func TestKernelStamped(t *testing.T) {
 // Whoever has read all is woken by the next event, each time.
 func TestKernelWakes(t *testing.T) {
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{})
-	k := open(t, opener(e.MapFD()))
+	k := open(t, e.MapFD())
 	s, waiting, over := seen{}, make(chan bool), make(chan bool)
 	go func() {
 		defer close(over)
@@ -145,7 +146,7 @@ func TestKernelWakes(t *testing.T) {
 // something unread, which does not spin either.
 func TestKernelNoWakeup(t *testing.T) {
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{})
-	k := open(t, opener(e.MapFD()))
+	k := open(t, e.MapFD())
 	r := k.Rings()[0]
 	quiet := func(emit kerneltest.RingEmit) {
 		t.Helper()
@@ -182,7 +183,7 @@ func TestKernelNoWakeup(t *testing.T) {
 func TestKernelBusy(t *testing.T) {
 	for _, discard := range []bool{false, true} {
 		e := kerneltest.LoadRings(t, kerneltest.RingOptions{Hold: true})
-		k := open(t, opener(e.MapFD()))
+		k := open(t, e.MapFD())
 		r := k.Rings()[0]
 		release := e.Hold(discard)
 		woken := 0
@@ -224,9 +225,7 @@ func TestKernelClose(t *testing.T) {
 	e.SetShard(0, e.MapFD())
 	leak.Check(t)
 	for fd, losses := range map[int]int{e.MapFD(): e.LanesFD(), e.ShardsFD(): e.ShardLanesFD()} {
-		o := opener(fd)
-		o.Lanes.MapFD = losses
-		k, err := o.Open(kernel.Setup{})
+		k, err := (&Opener{FD: fd}).Open(kernel.Setup{Lanes: kernel.Lanes{MapFD: losses}})
 		require.NoError(t, err)
 		waiting, result := make(chan bool), make(chan error)
 		go func() { result <- k.Wait(time.Time{}, func(bool) bool { close(waiting); return false }) }()

@@ -19,9 +19,7 @@ import (
 
 // counting opens the shared ring buffer, of a page or so, and what programs count of it.
 func counting(t *testing.T, e *kerneltest.RingEmitter) *Buffers {
-	o := opener(e.MapFD())
-	o.Lanes.MapFD = e.LanesFD()
-	return open(t, o).(*Buffers)
+	return open(t, e.MapFD(), kernel.Lanes{MapFD: e.LanesFD()}).(*Buffers)
 }
 
 // Outputs that a full ring buffer refuses are counted, with the times of the first and the last,
@@ -154,9 +152,7 @@ func TestKernelLossesOfFewEntries(t *testing.T) {
 // After Free the counts are those of the end. Where nobody counts there are none.
 func TestKernelLossesStay(t *testing.T) {
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{Bytes: 1 << 14})
-	o := opener(e.MapFD())
-	o.Lanes.MapFD = e.LanesFD()
-	k, err := o.Open(kernel.Setup{})
+	k, err := (&Opener{FD: e.MapFD()}).Open(kernel.Setup{Lanes: kernel.Lanes{MapFD: e.LanesFD()}})
 	require.NoError(t, err)
 	e.Emit(0, kerneltest.RingEmit{Count: 10, Size: 64})
 	k.Free()
@@ -164,7 +160,7 @@ func TestKernelLossesStay(t *testing.T) {
 	require.Equal(t, kernel.CPUOutputs{Attempted: 10, Written: 10}, b.Outputs().CPUs[0])
 	require.Empty(t, b.Losses(nil))
 
-	none := open(t, opener(e.MapFD())).(*Buffers)
+	none := open(t, e.MapFD()).(*Buffers)
 	require.Empty(t, none.Outputs().CPUs)
 	require.Empty(t, none.Losses(nil))
 	_, ok := none.Lost(0)

@@ -12,17 +12,17 @@ import (
 
 // Opener opens a BPF ring buffer, or those in an array or hash of maps. It is a kernel.Opener.
 type Opener struct {
-	FD            int  // the user's map; Opener duplicates it
-	TimeAt, CPUAt int  // byte offsets of the time and the CPU in payloads; below 0: none
-	BootTime      bool // those times are of CLOCK_BOOTTIME
-	Overwrite     bool // programs overwrite the oldest records: BPF_F_RB_OVERWRITE
-	Lanes         kernel.Lanes
+	FD        int  // the user's map; Opener duplicates it
+	Overwrite bool // programs overwrite the oldest records: BPF_F_RB_OVERWRITE
 
 	fd        int
 	info      host.Map
 	opened    bool // fd is open
 	positions positions
 }
+
+// RingBuf is true.
+func (o *Opener) RingBuf() bool { return true }
 
 // Online returns the ids of the current ring buffers.
 func (o *Opener) Online() ([]int, error) {
@@ -45,8 +45,8 @@ func (o *Opener) Close() {
 	}
 }
 
-// Open maps the current ring buffers. It ignores the Setup, which is for perf events.
-func (o *Opener) Open(kernel.Setup) (kernel.Kernel, error) {
+// Open maps the current ring buffers. Of the Setup it takes BootTime and Lanes.
+func (o *Opener) Open(s kernel.Setup) (kernel.Kernel, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
@@ -54,12 +54,12 @@ func (o *Opener) Open(kernel.Setup) (kernel.Kernel, error) {
 	if err != nil {
 		return nil, o.failed(err)
 	}
-	return o.open(found)
+	return o.open(found, s)
 }
 
-func (o *Opener) open(found []shard) (kernel.Kernel, error) {
+func (o *Opener) open(found []shard, s kernel.Setup) (kernel.Kernel, error) {
 	b := &Buffers{target: o.fd, opts: *o, epoll: -1}
-	if err := b.open(found); err != nil {
+	if err := b.open(found, s); err != nil {
 		b.release()
 		return nil, o.failed(err)
 	}

@@ -22,11 +22,12 @@ import (
 )
 
 // failure is the error of opening a map, which leaves nothing behind.
-func failure(t *testing.T, o Opener) error {
+func failure(t *testing.T, fd int, lanes kernel.Lanes) error {
 	t.Helper()
+	o := Opener{FD: fd}
 	_, first := o.Online()
 	o.Close()
-	_, err := o.Open(kernel.Setup{})
+	_, err := o.Open(kernel.Setup{Lanes: lanes})
 	require.Error(t, err)
 	if first != nil && !errors.As(err, new(*host.PermissionError)) {
 		require.Equal(t, first, err)
@@ -61,31 +62,28 @@ func TestKernelRefusals(t *testing.T) {
 		{e.GroupsFD(), []string{`map "groups"`, "it contains no maps yet"}},
 		{arrays.FileDescriptor(), []string{`map "array"`, "BPF_MAP_TYPE_ARRAY (2)"}},
 	} {
-		err := func() error { o := opener(c.fd); _, err := o.Open(kernel.Setup{}); o.Close(); return err }()
+		err := func() error { o := Opener{FD: c.fd}; _, err := o.Open(kernel.Setup{}); o.Close(); return err }()
 		require.ErrorAs(t, err, new(*host.MapError))
 		for _, s := range c.says {
 			require.ErrorContains(t, err, s)
 		}
 	}
-	require.ErrorContains(t, failure(t, opener(-1)), "perfbuf.OpenRingBuf: map fd -1 is not an open file descriptor")
-	require.ErrorContains(t, failure(t, opener(events.ProgFD())), "is bpf-prog, not a BPF map")
+	require.ErrorContains(t, failure(t, -1, kernel.Lanes{}), "perfbuf.OpenRingBuf: map fd -1 is not an open file descriptor")
+	require.ErrorContains(t, failure(t, events.ProgFD(), kernel.Lanes{}), "is bpf-prog, not a BPF map")
 	for _, fd := range []int{e.MapFD(), events.ArrayFD()} {
-		o := opener(e.MapFD())
-		o.Lanes.MapFD = fd
-		err := failure(t, o)
+		err := failure(t, e.MapFD(), kernel.Lanes{MapFD: fd})
 		require.ErrorAs(t, err, new(*host.MapError))
 		require.ErrorContains(t, err, "PERFBUF_LANES of bpf/perfbuf_lanes.h")
 	}
 	unmappable, err := libbpfgo.CreateMap(libbpfgo.MapTypeArray, "losses", 4, 64, 1, nil)
 	require.NoError(t, err)
-	o := opener(e.MapFD())
-	o.Lanes.MapFD = unmappable.FileDescriptor()
-	require.ErrorContains(t, failure(t, o), "BPF_F_MMAPABLE (0x400)")
-	syscall.Close(o.Lanes.MapFD)
+	lanes := kernel.Lanes{MapFD: unmappable.FileDescriptor()}
+	require.ErrorContains(t, failure(t, e.MapFD(), lanes), "BPF_F_MMAPABLE (0x400)")
+	syscall.Close(lanes.MapFD)
 	over, err := libbpfgo.CreateMap(libbpfgo.MapTypeRingbuf, "over", 0, 0, 4096, &libbpfgo.BPFMapCreateOpts{MapFlags: bpf.FlagOverwrite})
 	require.Equal(t, kerneltest.AtLeast(t, 6, 19), err == nil, "%v", err)
 	if err == nil {
-		require.ErrorContains(t, failure(t, opener(over.FileDescriptor())), `map "over"`)
+		require.ErrorContains(t, failure(t, over.FileDescriptor(), kernel.Lanes{}), `map "over"`)
 		syscall.Close(over.FileDescriptor())
 	}
 	var plain, flight Opener
@@ -110,7 +108,7 @@ func TestKernelReadOnly(t *testing.T) {
 	defer unix.Close(only)
 	says := func(fd int, says string) {
 		t.Helper()
-		err := failure(t, opener(fd))
+		err := failure(t, fd, kernel.Lanes{})
 		require.IsType(t, new(host.PermissionError), err)
 		require.ErrorIs(t, err, fs.ErrPermission)
 		require.ErrorContains(t, err, `perfbuf.OpenRingBuf: mmap of the consumer's page of map "shard"`)
@@ -138,12 +136,12 @@ func TestKernelUnprivileged(t *testing.T) {
 			err = unix.Capset(&hdr, &data[0])
 		}
 		if err == nil {
-			o := opener(e.MapFD())
+			o := Opener{FD: e.MapFD()}
 			var k kernel.Kernel
 			if k, shared = o.Open(kernel.Setup{}); shared == nil {
 				k.Free()
 			}
-			o = opener(e.ShardsFD())
+			o = Opener{FD: e.ShardsFD()}
 			_, shards = o.Open(kernel.Setup{})
 			o.Close()
 		}

@@ -24,8 +24,9 @@ func replug(t *testing.T, h kernel.Hotplug) (added []int) {
 		if h.Index(id) >= 0 {
 			continue
 		}
-		_, err := h.Add(id)
+		r, err := h.Add(id)
 		require.NoError(t, err)
+		r.SetFields(kerneltest.RingTimeAt, kerneltest.RingCPUAt)
 		added = append(added, h.Index(id))
 	}
 	return added
@@ -39,9 +40,7 @@ func TestKernelShards(t *testing.T) {
 	e.SetShard(0, a)
 	e.SetShard(5, a)
 	e.SetShard(7, b)
-	o := opener(e.ShardsFD())
-	o.Lanes.MapFD = e.ShardLanesFD()
-	k := open(t, o)
+	k := open(t, e.ShardsFD(), kernel.Lanes{MapFD: e.ShardLanesFD()})
 	rings := k.Rings()
 	require.Len(t, rings, 2, "one is there twice")
 	require.Equal(t, []int{0, 7}, []int{rings[0].CPU(), rings[1].CPU()})
@@ -59,6 +58,7 @@ func TestKernelShards(t *testing.T) {
 	require.Equal(t, -1, h.Index(ids[0]))
 	fresh, err := h.Add(ids[0])
 	require.NoError(t, err)
+	fresh.SetFields(kerneltest.RingTimeAt, kerneltest.RingCPUAt)
 	require.Equal(t, 2, h.Index(ids[0]))
 	require.Equal(t, 0, fresh.CPU())
 	require.Empty(t, replug(t, h))
@@ -93,15 +93,15 @@ func TestKernelReplacedBeforeMapped(t *testing.T) {
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{})
 	e.SetShard(7, e.MapFD())
 	leak.Check(t)
-	o := opener(e.ShardsFD())
+	o := Opener{FD: e.ShardsFD()}
 	defer o.Close()
 	require.NoError(t, o.check())
 	there, err := o.look()
 	require.NoError(t, err)
 	gone := shard{id: 1 << 30}
-	_, err = o.open([]shard{gone})
+	_, err = o.open([]shard{gone}, kernel.Setup{})
 	require.ErrorContains(t, err, "it contains no maps yet")
-	k, err := o.open(append([]shard{gone}, there...))
+	k, err := o.open(append([]shard{gone}, there...), kernel.Setup{})
 	require.NoError(t, err)
 	defer kernel.Discard(k)
 	require.Len(t, k.Rings(), 1)
@@ -119,7 +119,7 @@ func TestKernelReplacedShards(t *testing.T) {
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{Shards: 1})
 	before := mappings()
 	e.SetShard(0, kerneltest.NewRingBuf(t, 4096))
-	k := open(t, opener(e.ShardsFD()))
+	k := open(t, e.ShardsFD())
 	h := k.(kernel.Hotplug)
 	mapped := mappings() - before
 	s := seen{}
@@ -150,7 +150,7 @@ func TestKernelReplacedShards(t *testing.T) {
 func TestKernelGroup(t *testing.T) {
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{})
 	e.SetShard(7, kerneltest.NewRingBuf(t, 4096))
-	shared, shards := open(t, opener(e.MapFD())), open(t, opener(e.ShardsFD()))
+	shared, shards := open(t, e.MapFD()), open(t, e.ShardsFD())
 	_, name := shards.(kernel.Named).Map()
 	require.Equal(t, "shards", name)
 	g, err := shared.Group()
@@ -178,7 +178,7 @@ func TestKernelGroups(t *testing.T) {
 	kerneltest.RequireCPUs(t, 2, "of one group")
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{})
 	e.SetGroup(3, kerneltest.NewRingBuf(t, 4096))
-	k := open(t, opener(e.GroupsFD()))
+	k := open(t, e.GroupsFD())
 	require.Equal(t, -1, k.Rings()[0].CPU())
 	e.SetGroup(0, kerneltest.NewRingBuf(t, 1<<16))
 	h := k.(kernel.Hotplug)
@@ -197,7 +197,7 @@ func TestKernelGroups(t *testing.T) {
 func TestKernelChanged(t *testing.T) {
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{})
 	e.SetShard(0, e.MapFD())
-	k := open(t, opener(e.ShardsFD()))
+	k := open(t, e.ShardsFD())
 	h := k.(kernel.Watcher)
 	require.True(t, h.Changed(0))
 	require.NoError(t, h.WatchErr())
@@ -215,9 +215,8 @@ func TestKernelShardsOfSizes(t *testing.T) {
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{Shards: large + 1})
 	e.SetShard(small, kerneltest.NewRingBuf(t, 4096))
 	e.SetShard(large, kerneltest.NewRingBuf(t, 1<<15))
-	o := opener(e.ShardsFD())
-	o.Lanes = kernel.Lanes{MapFD: e.ShardLanesFD(), Percent: []int{50}}
-	k := open(t, o)
+	halves := kernel.Lanes{MapFD: e.ShardLanesFD(), Percent: []int{50}}
+	k := open(t, e.ShardsFD(), halves)
 	written := func(cpu int, to string) uint64 {
 		t.Helper()
 		before := k.(kernel.OutputCounter).Outputs().CPUs[cpu]
@@ -235,8 +234,6 @@ func TestKernelShardsOfSizes(t *testing.T) {
 
 	e.SetGroup(small/2, kerneltest.NewRingBuf(t, 1<<14))
 	e.SetGroup(small/2+1, kerneltest.NewRingBuf(t, 4096))
-	o = opener(e.GroupsFD())
-	o.Lanes = kernel.Lanes{MapFD: e.ShardLanesFD(), Percent: []int{50}}
-	k = open(t, o)
+	k = open(t, e.GroupsFD(), halves)
 	require.Equal(t, uint64(2048/record), written(small, "group"))
 }

@@ -12,18 +12,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// open opens ring buffers, until the test ends.
-func open(t *testing.T, o Opener) kernel.Kernel {
+// open opens the ring buffers of a map until the test ends, and perhaps a map of lanes.
+func open(t *testing.T, fd int, lanes ...kernel.Lanes) kernel.Kernel {
 	t.Helper()
-	k, err := o.Open(kernel.Setup{})
+	var s kernel.Setup
+	if len(lanes) > 0 {
+		s.Lanes = lanes[0]
+	}
+	k, err := (&Opener{FD: fd}).Open(s)
 	require.NoError(t, err)
 	t.Cleanup(func() { kernel.Discard(k) })
+	for _, r := range k.Rings() {
+		r.SetFields(kerneltest.RingTimeAt, kerneltest.RingCPUAt)
+	}
 	return k
-}
-
-// opener is for payloads of a RingEmitter.
-func opener(fd int) Opener {
-	return Opener{FD: fd, TimeAt: kerneltest.RingTimeAt, CPUAt: kerneltest.RingCPUAt}
 }
 
 // event is a copy of one.

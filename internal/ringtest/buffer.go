@@ -59,6 +59,9 @@ func (k *Kernel) NewBuffer() *Buffer {
 	return b
 }
 
+// RingBuf is false.
+func (b *Buffer) RingBuf() bool { return false }
+
 // Online returns all CPUs.
 func (b *Buffer) Online() (cpus []int, err error) {
 	for i := range b.kernel.cpus {

@@ -17,7 +17,6 @@ type RingBufs struct {
 	kernel *Kernel
 	bufs   []*RingBuf
 	memory []*raw.Ring
-	timeAt int
 	over   chan struct{} // closed by Unhook
 	unhook func()
 
@@ -26,9 +25,8 @@ type RingBufs struct {
 }
 
 // NewRingBufs makes n ring buffers of size data bytes each, whose positions begin at start.
-// Payloads have their time at the offset timeAt, below 0: nowhere.
-func (k *Kernel) NewRingBufs(n, size int, start uint64, timeAt int) *RingBufs {
-	b := &RingBufs{Poll: NewPoll(), kernel: k, timeAt: timeAt, over: make(chan struct{}), losses: make([]kernel.CPULosses, len(k.cpus))}
+func (k *Kernel) NewRingBufs(n, size int, start uint64) *RingBufs {
+	b := &RingBufs{Poll: NewPoll(), kernel: k, over: make(chan struct{}), losses: make([]kernel.CPULosses, len(k.cpus))}
 	b.unhook = sync.OnceFunc(func() { close(b.over) })
 	for range n {
 		b.bufs = append(b.bufs, NewRingBuf(size, start))
@@ -73,6 +71,9 @@ func (b *RingBufs) Losses(into []kernel.CPULosses) []kernel.CPULosses {
 	return into
 }
 
+// RingBuf is true.
+func (b *RingBufs) RingBuf() bool { return true }
+
 // Online returns a number for each ring buffer.
 func (b *RingBufs) Online() (ids []int, err error) {
 	for i := range b.bufs {
@@ -85,16 +86,15 @@ func (b *RingBufs) Online() (ids []int, err error) {
 func (b *RingBufs) Open(kernel.Setup) (kernel.Kernel, error) {
 	b.memory = nil
 	for i, w := range b.bufs {
-		b.memory = append(b.memory, b.Fields(i, w.Raw()))
+		b.memory = append(b.memory, b.Shard(i, w.Raw()))
 	}
 	return b, nil
 }
 
-// Fields makes r the reading side of the i-th ring buffer.
-func (b *RingBufs) Fields(i int, r *raw.Ring) *raw.Ring {
-	r.SetFields(b.timeAt, -1)
+// Shard makes r the reading side of the i-th ring buffer: that of CPU i, if there are several.
+func (b *RingBufs) Shard(i int, r *raw.Ring) *raw.Ring {
 	if len(b.bufs) > 1 {
-		r.SetCPU(i) // a shard's
+		r.SetCPU(i)
 	}
 	return r
 }

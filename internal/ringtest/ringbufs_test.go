@@ -14,8 +14,8 @@ import (
 // busy ones, and reports the losses that programs count.
 func TestRingBufs(t *testing.T) {
 	k := ringtest.NewKernel(2, func(cpu int) uint64 { return uint64(cpu) + 100 })
-	b := k.NewRingBufs(2, 4096, 1<<32-64, 8)
-	r, err := perfbuf.OpenSource(b, perfbuf.RingBufOptions{Time: perfbuf.PayloadTime(8)})
+	b := k.NewRingBufs(2, 4096, 1<<32-64)
+	r, err := perfbuf.OpenSource(b, perfbuf.Options{Time: perfbuf.PayloadTime(8)})
 	require.NoError(t, err)
 	defer r.Close()
 	reserve := func(i int, id, time uint64) ringtest.Record {

@@ -26,6 +26,9 @@ func NewStill(clock func() uint64, first int, rings ...*Ring) *Still {
 	return k
 }
 
+// RingBuf reports whether they are BPF ring buffers.
+func (k *Still) RingBuf() bool { return k.Memory[0].Layout() == raw.LayoutRingBuf }
+
 // Online returns the CPUs of the rings.
 func (k *Still) Online() (cpus []int, err error) {
 	for _, r := range k.Memory {

@@ -83,7 +83,7 @@ func (src *source) pretendBufs() {
 		if err != nil {
 			panic(err)
 		}
-		src.pretend(words, src.bufs.Fields(i, ring))
+		src.pretend(words, src.bufs.Shard(i, ring))
 	}
 }
 

@@ -55,7 +55,7 @@ func (w *world) newSource(s Source, array int) *source {
 	n := w.CPUs
 	if s.RingBufs > 0 {
 		n = s.RingBufs
-		src.bufs = w.kernel.NewRingBufs(n, w.RingBytes, w.Start, workload.TimeOffset)
+		src.bufs = w.kernel.NewRingBufs(n, w.RingBytes, w.Start)
 	} else {
 		src.perf = w.kernel.NewBuffer()
 		src.perf.Start, src.perf.Array = w.Start, array
@@ -80,7 +80,7 @@ func (src *source) open() (err error) {
 		src.perf.Start, src.perf.Array = w.Start, array
 	}
 	if src.bufs != nil {
-		o := perfbuf.RingBufOptions{Name: src.name(), Time: perfbuf.PayloadTime(workload.TimeOffset), PollInterval: 2 * longest}
+		o := perfbuf.Options{Name: src.name(), Time: perfbuf.PayloadTime(workload.TimeOffset), Wakeup: perfbuf.Wakeup{PollInterval: 2 * longest}}
 		if src.Stamped || src.Claimed {
 			o.Time = perfbuf.StampedTime(workload.TimeOffset)
 		}

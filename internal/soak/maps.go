@@ -43,7 +43,7 @@ func (s *session) openMap(m int, o perfbuf.Options) (*perfbuf.Reader, error) {
 	if !of.IsRingBuf() {
 		return perfbuf.Open(s.p.FD(of), o)
 	}
-	return perfbuf.OpenRingBuf(s.p.FD(of), perfbuf.RingBufOptions{
+	return perfbuf.OpenRingBuf(s.p.FD(of), perfbuf.Options{
 		Time: perfbuf.PayloadTime(workload.TimeOffset), CPU: perfbuf.PayloadCPU(workload.CPUOffset), LanesFD: s.p.LanesFD(of),
 	})
 }

@@ -306,7 +306,7 @@ func unreachableRingBufs(t *testing.T, use func(t *testing.T, r *perfbuf.Reader)
 	for to, fds := range map[string][2]int{"shared": {e.MapFD(), e.LanesFD()}, "shard": {e.ShardsFD(), e.ShardLanesFD()}} {
 		before := atRest(t)
 		func() {
-			r, err := perfbuf.OpenRingBuf(fds[0], perfbuf.RingBufOptions{Time: perfbuf.PayloadTime(kerneltest.RingTimeAt), LanesFD: fds[1]})
+			r, err := perfbuf.OpenRingBuf(fds[0], perfbuf.Options{Time: perfbuf.PayloadTime(kerneltest.RingTimeAt), LanesFD: fds[1]})
 			require.NoError(t, err)
 			e.Emit(0, kerneltest.RingEmit{Count: 3, Size: 40, To: to})
 			use(t, r)

@@ -241,7 +241,7 @@ func spin(n int) {
 // A ring buffer is shared by all CPUs, and so is a lane's room in it.
 func TestKernelLanesOfRingBuf(t *testing.T) {
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{Bytes: 1 << 14})
-	r := openRings(t, e.MapFD(), perfbuf.RingBufOptions{LanesFD: e.LanesFD(), Lanes: []int{25}})
+	r := openRings(t, e.MapFD(), perfbuf.Options{LanesFD: e.LanesFD(), Lanes: []int{25}})
 	s := unordered(t, r)
 	cpus := kerneltest.OnlineCPUs(t)
 	const each, most = 80, 1 << 12 / 72 // records of 64 bytes and a header
@@ -262,7 +262,7 @@ func TestKernelLanesOfRingBuf(t *testing.T) {
 	shut(t, r)
 	e.Emit(cpus[0], kerneltest.RingEmit{Count: 300, Size: 64})
 	require.Equal(t, uint64(3*most), r.Stats().Outputs.Total().Written, "until Close")
-	fresh := openRings(t, e.MapFD(), perfbuf.RingBufOptions{})
+	fresh := openRings(t, e.MapFD(), perfbuf.Options{})
 	require.Len(t, collect(t, unordered(t, fresh)), 1<<14/72, "without a reader there are no shares")
 }
 

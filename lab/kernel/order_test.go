@@ -278,7 +278,7 @@ func TestKernelPayloadBootTime(t *testing.T) {
 	e := kerneltest.LoadBootTime(t)
 	t.Logf("CLOCK_BOOTTIME is %v ahead", time.Duration(now()-perfbuf.Now()))
 	perf := open(t, e.Emitter, perfbuf.Options{Time: perfbuf.PayloadBootTime(kerneltest.RingTimeAt)})
-	ringBuf := openRings(t, e.FD(workload.Shared), perfbuf.RingBufOptions{Time: perfbuf.PayloadBootTime(kerneltest.RingTimeAt)})
+	ringBuf := openRings(t, e.FD(workload.Shared), perfbuf.Options{Time: perfbuf.PayloadBootTime(kerneltest.RingTimeAt)})
 	s, err := perfbuf.Merge(perfbuf.StreamOptions{}, perf, ringBuf)
 	require.NoError(t, err)
 	before := now()
@@ -303,7 +303,7 @@ func TestKernelPayloadBootTime(t *testing.T) {
 	require.LessOrEqual(t, s.Watermark(), now())
 	require.Zero(t, perf.Stats().Untimed+ringBuf.Stats().Untimed)
 
-	monotonic := openRings(t, kerneltest.NewRingBuf(t, 4096), perfbuf.RingBufOptions{})
+	monotonic := openRings(t, kerneltest.NewRingBuf(t, 4096), perfbuf.Options{})
 	require.ErrorContains(t, s.Add(monotonic), "times of one clock")
 	_, err = perfbuf.Merge(perfbuf.StreamOptions{}, monotonic, ringBuf)
 	require.ErrorContains(t, err, "times of one clock")

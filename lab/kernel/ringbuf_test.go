@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func openRings(t testing.TB, fd int, o perfbuf.RingBufOptions) *perfbuf.Reader {
+func openRings(t testing.TB, fd int, o perfbuf.Options) *perfbuf.Reader {
 	t.Helper()
 	if o.Time == (perfbuf.TimeSource{}) {
 		o.Time = perfbuf.PayloadTime(kerneltest.RingTimeAt)
@@ -32,7 +32,7 @@ func openRings(t testing.TB, fd int, o perfbuf.RingBufOptions) *perfbuf.Reader {
 // same of its events. A record may be reserved and not yet submitted when a reader comes there.
 func TestKernelRingBufWaysOfReading(t *testing.T) {
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{Bytes: 1 << 20})
-	r := openRings(t, e.MapFD(), perfbuf.RingBufOptions{CPU: perfbuf.PayloadCPU(kerneltest.RingCPUAt)})
+	r := openRings(t, e.MapFD(), perfbuf.Options{CPU: perfbuf.PayloadCPU(kerneltest.RingCPUAt)})
 	cpus := kerneltest.OnlineCPUs(t)
 	run := (*perfbuf.Stream).Run
 	for name, c := range map[string]struct {
@@ -113,8 +113,8 @@ func TestKernelMergeExact(t *testing.T) {
 	for _, cpu := range cpus {
 		rings.SetShard(cpu, newMap(t, libbpfgo.MapTypeRingbuf, 0, 0, 1<<20).FileDescriptor())
 	}
-	shared, shards := openRings(t, rings.MapFD(), perfbuf.RingBufOptions{}), openRings(t, rings.ShardsFD(), perfbuf.RingBufOptions{})
-	last := openRings(t, stamped.MapFD(), perfbuf.RingBufOptions{Name: "stamped", Time: perfbuf.StampedTime(kerneltest.RingTimeAt), LanesFD: stamped.LanesFD()})
+	shared, shards := openRings(t, rings.MapFD(), perfbuf.Options{}), openRings(t, rings.ShardsFD(), perfbuf.Options{})
+	last := openRings(t, stamped.MapFD(), perfbuf.Options{Name: "stamped", Time: perfbuf.StampedTime(kerneltest.RingTimeAt), LanesFD: stamped.LanesFD()})
 	s, err := perfbuf.Merge(perfbuf.StreamOptions{}, perf, shared, shards, last)
 	require.NoError(t, err)
 	defer s.Close()
@@ -157,7 +157,7 @@ func TestKernelMergeExact(t *testing.T) {
 // Stamped ring buffers alone need no barrier.
 func TestKernelStampedNeedsNoBarrier(t *testing.T) {
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{})
-	r := openRings(t, e.MapFD(), perfbuf.RingBufOptions{Time: perfbuf.StampedTime(kerneltest.RingTimeAt)})
+	r := openRings(t, e.MapFD(), perfbuf.Options{Time: perfbuf.StampedTime(kerneltest.RingTimeAt)})
 	s := exact(t, r)
 	for range 100 {
 		e.Emit(0, kerneltest.RingEmit{Count: 1, Stamped: true})
@@ -173,7 +173,7 @@ func TestKernelBusyRecord(t *testing.T) {
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{Hold: true})
 	for name, source := range map[string]perfbuf.TimeSource{"stamped": perfbuf.StampedTime(kerneltest.RingTimeAt), "payload": perfbuf.PayloadTime(kerneltest.RingTimeAt)} {
 		t.Run(name, func(t *testing.T) {
-			r := openRings(t, e.MapFD(), perfbuf.RingBufOptions{Time: source})
+			r := openRings(t, e.MapFD(), perfbuf.Options{Time: source})
 			s := exact(t, r)
 			defer s.Close()
 			release := e.Hold(false)
@@ -207,7 +207,7 @@ func TestKernelDiscards(t *testing.T) {
 	for name, source := range map[string]perfbuf.TimeSource{"stamped": perfbuf.StampedTime(kerneltest.RingTimeAt), "payload": perfbuf.PayloadTime(kerneltest.RingTimeAt)} {
 		t.Run(name, func(t *testing.T) {
 			e := kerneltest.LoadRings(t, kerneltest.RingOptions{Bytes: 4096})
-			r := openRings(t, e.MapFD(), perfbuf.RingBufOptions{Time: source, PollInterval: 1000 * time.Hour})
+			r := openRings(t, e.MapFD(), perfbuf.Options{Time: source, Wakeup: perfbuf.Wakeup{PollInterval: 1000 * time.Hour}})
 			s := openStream(t, r, perfbuf.StreamOptions{Spill: perfbuf.Spill{Bytes: -1}})
 			events := make(chan struct{})
 			ended := background(t, func() {
@@ -232,7 +232,7 @@ func TestKernelDiscards(t *testing.T) {
 func TestKernelRingBufLosses(t *testing.T) {
 	for _, open := range []func(testing.TB, *perfbuf.Reader) *perfbuf.Stream{unordered, ordered} {
 		e := kerneltest.LoadRings(t, kerneltest.RingOptions{Bytes: 4096})
-		r := openRings(t, e.MapFD(), perfbuf.RingBufOptions{LanesFD: e.LanesFD()})
+		r := openRings(t, e.MapFD(), perfbuf.Options{LanesFD: e.LanesFD()})
 		src := open(t, r)
 		begin := perfbuf.Now()
 		e.Emit(1, kerneltest.RingEmit{Count: 200, Size: 32})
@@ -268,7 +268,7 @@ func TestKernelShardLosses(t *testing.T) {
 	for cpu := range 2 {
 		e.SetShard(cpu, kerneltest.NewRingBuf(t, 4096))
 	}
-	r := openRings(t, e.ShardsFD(), perfbuf.RingBufOptions{LanesFD: e.ShardLanesFD()})
+	r := openRings(t, e.ShardsFD(), perfbuf.Options{LanesFD: e.ShardLanesFD()})
 	for cpu := range 2 {
 		e.Emit(cpu, kerneltest.RingEmit{Count: 200, Size: 32, To: "shard"})
 	}
@@ -289,7 +289,7 @@ func TestKernelShardLosses(t *testing.T) {
 // each other.
 func TestKernelTwoReadersOfARingBuf(t *testing.T) {
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{Bytes: 4096})
-	a, b := openRings(t, e.MapFD(), perfbuf.RingBufOptions{}), openRings(t, e.MapFD(), perfbuf.RingBufOptions{})
+	a, b := openRings(t, e.MapFD(), perfbuf.Options{}), openRings(t, e.MapFD(), perfbuf.Options{})
 	ofA, ofB := unordered(t, a), unordered(t, b)
 	ctx, cancel := context.WithCancel(t.Context())
 	load := background(t, func() {
@@ -317,13 +317,13 @@ func TestKernelTwoReadersOfARingBuf(t *testing.T) {
 // Close drops nothing that the next reader gets.
 func TestKernelRingBufLeft(t *testing.T) {
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{})
-	r := openRings(t, e.MapFD(), perfbuf.RingBufOptions{})
+	r := openRings(t, e.MapFD(), perfbuf.Options{})
 	e.Emit(0, kerneltest.RingEmit{Count: 5, Size: 40})
 	require.NoError(t, unordered(t, r).ForEach(func(perfbuf.Event) error { return perfbuf.ErrStop }))
 	shut(t, r)
 	got := r.Stats().Total()
 	require.Equal(t, []uint64{1, 0}, []uint64{got.Samples, got.Dropped})
-	require.Len(t, collect(t, unordered(t, openRings(t, e.MapFD(), perfbuf.RingBufOptions{}))), 4)
+	require.Len(t, collect(t, unordered(t, openRings(t, e.MapFD(), perfbuf.Options{}))), 4)
 }
 
 // A stream follows a ring buffer that is replaced time and again. What came before it was found may
@@ -331,7 +331,7 @@ func TestKernelRingBufLeft(t *testing.T) {
 func TestKernelShardReplaced(t *testing.T) {
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{Shards: 1})
 	e.SetShard(0, kerneltest.NewRingBuf(t, 4096))
-	r := openRings(t, e.ShardsFD(), perfbuf.RingBufOptions{})
+	r := openRings(t, e.ShardsFD(), perfbuf.Options{})
 	s := exact(t, r)
 	events := 0
 	for replaced := range 4 {

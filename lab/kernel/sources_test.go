@@ -20,7 +20,7 @@ import (
 func TestKernelOpenAnotherType(t *testing.T) {
 	e, rings := kerneltest.Load(t), kerneltest.LoadRings(t, kerneltest.RingOptions{})
 	openPerf := func(fd int) error { _, err := perfbuf.Open(fd, perfbuf.Options{}); return err }
-	openRingBuf := func(fd int) error { _, err := perfbuf.OpenRingBuf(fd, perfbuf.RingBufOptions{}); return err }
+	openRingBuf := func(fd int) error { _, err := perfbuf.OpenRingBuf(fd, perfbuf.Options{}); return err }
 	hash := newMap(t, libbpfgo.MapTypeHash, 4, 4, 1).FileDescriptor()
 	for _, c := range []struct {
 		name string
@@ -48,7 +48,7 @@ func TestKernelMergeAMapTwice(t *testing.T) {
 	e, rings := kerneltest.Load(t), kerneltest.LoadRings(t, kerneltest.RingOptions{})
 	rings.SetShard(0, rings.MapFD())
 	rings.SetGroup(0, rings.MapFD())
-	openRing := func(fd int) *perfbuf.Reader { return openRings(t, fd, perfbuf.RingBufOptions{}) }
+	openRing := func(fd int) *perfbuf.Reader { return openRings(t, fd, perfbuf.Options{}) }
 	perf, shared, shards, groups := open(t, e, perfbuf.Options{}), openRing(rings.MapFD()), openRing(rings.ShardsFD()), openRing(rings.GroupsFD())
 	for name, c := range map[string]struct {
 		once, twice *perfbuf.Reader
@@ -78,7 +78,7 @@ func TestKernelMergeAMapTwice(t *testing.T) {
 // sources.
 func TestKernelSourcesThatAreRead(t *testing.T) {
 	e, rings := kerneltest.Load(t), kerneltest.LoadRings(t, kerneltest.RingOptions{})
-	perf, shared := open(t, e, perfbuf.Options{}), openRings(t, rings.MapFD(), perfbuf.RingBufOptions{})
+	perf, shared := open(t, e, perfbuf.Options{}), openRings(t, rings.MapFD(), perfbuf.Options{})
 	s, err := perfbuf.Merge(perfbuf.StreamOptions{}, perf, shared)
 	require.NoError(t, err)
 	never := func(perfbuf.Event) error { panic("an event") }
@@ -106,7 +106,7 @@ func TestKernelForeignTimes(t *testing.T) {
 	e, rings := kerneltest.Load(t), kerneltest.LoadRings(t, kerneltest.RingOptions{})
 	perf := open(t, e, perfbuf.Options{})
 	const pattern = 32 // where payloads have no time
-	wrong := openRings(t, rings.MapFD(), perfbuf.RingBufOptions{Time: perfbuf.PayloadTime(pattern)})
+	wrong := openRings(t, rings.MapFD(), perfbuf.Options{Time: perfbuf.PayloadTime(pattern)})
 	s, err := perfbuf.Merge(perfbuf.StreamOptions{}, perf, wrong)
 	require.NoError(t, err)
 	rings.Emit(0, kerneltest.RingEmit{Count: 20, Size: 64})

@@ -194,7 +194,7 @@ func TestKernelOverwrittenErrors(t *testing.T) {
 	}
 	kerneltest.RequireLinux(t, 6, 19, "BPF_F_RB_OVERWRITE")
 	fd := kerneltest.NewOverwritten(t, os.Getpagesize())
-	_, err = perfbuf.OpenRingBuf(fd, perfbuf.RingBufOptions{})
+	_, err = perfbuf.OpenRingBuf(fd, perfbuf.Options{})
 	require.ErrorAs(t, err, &wrong)
 	require.ErrorContains(t, err, "flight.Open")
 	r, err := flight.Open(fd, ringOptions())

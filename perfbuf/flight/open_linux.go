@@ -74,7 +74,7 @@ func openRingBuf(mapFD int, opts Options) (*Recorder, error) {
 		return nil, fmt.Errorf("flight.Open: %w", err)
 	}
 	none := func([]int) (s kernel.Setup, err error) { return s, nil }
-	k, err := kernel.OpenOnline(&ringbuf.Opener{FD: mapFD, TimeAt: -1, CPUAt: -1, Overwrite: true}, none)
+	k, err := kernel.OpenOnline(&ringbuf.Opener{FD: mapFD, Overwrite: true}, none)
 	if err != nil {
 		return nil, err
 	}

@@ -39,7 +39,7 @@ type Options struct {
 	// StampedTime; an event too short for it has the time of its predecessor in the ring.
 	Time perfbuf.TimeSource
 
-	// CPU says where payloads in BPF ring buffers hold the CPU: see perfbuf.RingBufOptions. Perf
+	// CPU says where payloads in BPF ring buffers hold the CPU: see perfbuf.Options. Perf
 	// events have it from their rings.
 	CPU perfbuf.CPUSource
 

@@ -62,7 +62,7 @@ func AddRingBuf[M interface{ FileDescriptor() int }](module maps[M], to *RingBuf
 
 func openRingBuf[M interface{ FileDescriptor() int }](module maps[M], mapName string, events chan []byte) (*PerfBuffer, error) {
 	return open(module, mapName, events, nil, []perfbuf.Order{perfbuf.Unordered()}, func(fd int, _ perfbuf.Order) (*perfbuf.Reader, error) {
-		return perfbuf.OpenRingBuf(fd, perfbuf.RingBufOptions{})
+		return perfbuf.OpenRingBuf(fd, perfbuf.Options{})
 	})
 }
 

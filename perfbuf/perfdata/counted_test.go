@@ -17,7 +17,7 @@ import (
 func TestKernelCountedLosses(t *testing.T) {
 	for rings, cpus := range map[int]perfbuf.CPUSource{1: {}, 2: perfbuf.PayloadCPU(kerneltest.RingCPUAt)} {
 		e := kerneltest.LoadRings(t, kerneltest.RingOptions{})
-		r, err := perfbuf.OpenRingBuf(e.MapFD(), perfbuf.RingBufOptions{Time: perfbuf.PayloadTime(kerneltest.RingTimeAt), CPU: cpus, LanesFD: e.LanesFD()})
+		r, err := perfbuf.OpenRingBuf(e.MapFD(), perfbuf.Options{Time: perfbuf.PayloadTime(kerneltest.RingTimeAt), CPU: cpus, LanesFD: e.LanesFD()})
 		require.NoError(t, err)
 		s, err := r.Stream(perfbuf.StreamOptions{})
 		require.NoError(t, err)

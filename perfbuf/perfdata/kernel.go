@@ -37,6 +37,9 @@ type replay struct {
 	latest map[int]uint64 // the time of each CPU's latest sample
 }
 
+// RingBuf is false, whatever was recorded.
+func (k *replay) RingBuf() bool { return false }
+
 // Online returns the CPUs of the recording, one if it is empty.
 func (k *replay) Online() ([]int, error) {
 	if len(k.cpus) == 0 {

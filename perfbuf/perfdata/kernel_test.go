@@ -136,7 +136,7 @@ func threadTime() time.Duration {
 // Events of a ring buffer have no CPU: perf prints none, and a replay says the same.
 func TestRecordARingBuffer(t *testing.T) {
 	e := kerneltest.LoadRings(t, kerneltest.RingOptions{})
-	r, err := perfbuf.OpenRingBuf(e.MapFD(), perfbuf.RingBufOptions{Time: perfbuf.PayloadTime(kerneltest.RingTimeAt)})
+	r, err := perfbuf.OpenRingBuf(e.MapFD(), perfbuf.Options{Time: perfbuf.PayloadTime(kerneltest.RingTimeAt)})
 	require.NoError(t, err)
 	defer r.Close()
 	e.Emit(0, kerneltest.RingEmit{Count: 10, Size: 64})

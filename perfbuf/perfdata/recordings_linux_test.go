@@ -62,7 +62,7 @@ func TestMakeRecordings(t *testing.T) {
 			require.NoError(t, err)
 			var r *perfbuf.Reader
 			if events.Type() == libbpfgo.MapTypeRingbuf {
-				r, err = perfbuf.OpenRingBuf(events.FileDescriptor(), perfbuf.RingBufOptions{Time: perfbuf.StampedTime(0), CPU: perfbuf.PayloadCPU(8)})
+				r, err = perfbuf.OpenRingBuf(events.FileDescriptor(), perfbuf.Options{Time: perfbuf.StampedTime(0), CPU: perfbuf.PayloadCPU(8)})
 			} else {
 				r, err = perfbuf.Open(events.FileDescriptor(), perfbuf.Options{})
 			}

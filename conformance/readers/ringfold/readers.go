@@ -53,7 +53,7 @@ func (r *readers) Open() error {
 func (r *readers) openOne(index int, m adapter.Map) (*perfbuf.Reader, error) {
 	s, name := r.settings, strconv.Itoa(index)
 	if m.RingBuf {
-		o := perfbuf.RingBufOptions{Name: name, PollInterval: s.Poll}
+		o := perfbuf.Options{Name: name, Wakeup: perfbuf.Wakeup{PollInterval: s.Poll}}
 		if s.TimeAt >= 0 {
 			o.Time = perfbuf.PayloadTime(s.TimeAt)
 		}

@@ -337,8 +337,8 @@ func TestGoroutines(t *testing.T) {
 // A BPF ring buffer's events come the same way.
 func TestRingBuf(t *testing.T) {
 	k := ringtest.NewKernel(1, func(int) uint64 { return uint64(time.Now().UnixNano()) })
-	bufs := k.NewRingBufs(1, 4096, 0, -1)
-	r, err := perfbuf.OpenSource(bufs, perfbuf.RingBufOptions{})
+	bufs := k.NewRingBufs(1, 4096, 0)
+	r, err := perfbuf.OpenSource(bufs, perfbuf.Options{})
 	require.NoError(t, err)
 	q, err := New(r, perfbuf.Unordered())
 	require.NoError(t, err)

@@ -138,17 +138,15 @@ func (t *Target) CPU() (cpu perfbuf.CPUSource) {
 	return cpu
 }
 
-// Reader opens the map's rings. Of the options, ring buffers know the Name and the Schedule only.
+// Reader opens the map's rings. Of the options, ring buffers take the Name and the Schedule only.
 func (t *Target) Reader(o perfbuf.Options) (*perfbuf.Reader, error) {
-	lanesFD := 0
+	open := perfbuf.Open
+	if t.RingBuf() {
+		open, o = perfbuf.OpenRingBuf, perfbuf.Options{Name: o.Name, Schedule: o.Schedule}
+	}
+	o.Time, o.CPU, o.Lanes = t.Time(), t.CPU(), t.Lanes
 	if t.lanes != nil {
-		lanesFD = t.lanes.FD()
+		o.LanesFD = t.lanes.FD()
 	}
-	if !t.RingBuf() {
-		o.Time, o.LanesFD, o.Lanes = t.Time(), lanesFD, t.Lanes
-		return perfbuf.Open(t.FD(), o)
-	}
-	return perfbuf.OpenRingBuf(t.FD(), perfbuf.RingBufOptions{
-		Name: o.Name, Time: t.Time(), CPU: t.CPU(), Schedule: o.Schedule, LanesFD: lanesFD, Lanes: t.Lanes,
-	})
+	return open(t.FD(), o)
 }

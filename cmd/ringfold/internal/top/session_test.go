@@ -132,7 +132,7 @@ func TestSessionOfSeveralMaps(t *testing.T) {
 	e, rings := kerneltest.Load(t), kerneltest.LoadRings(t, kerneltest.RingOptions{})
 	array, err := perfbuf.Open(e.MapFD(), perfbuf.Options{})
 	require.NoError(t, err)
-	ringbuf, err := perfbuf.OpenRingBuf(rings.MapFD(), perfbuf.RingBufOptions{Time: perfbuf.PayloadTime(kerneltest.RingTimeAt)})
+	ringbuf, err := perfbuf.OpenRingBuf(rings.MapFD(), perfbuf.Options{Time: perfbuf.PayloadTime(kerneltest.RingTimeAt)})
 	require.NoError(t, err)
 	set := (&source.Flags{}).Own("events", array)
 	set.Sources = append(set.Sources, (&source.Flags{}).Own("shared", ringbuf).Sources...)

@@ -66,3 +66,21 @@ func (t TimeSource) Offset() int {
 	}
 	return -1
 }
+
+// CPUSource says where payloads hold their CPU number. The zero value means nowhere.
+type CPUSource struct {
+	payload bool
+	offset  int
+}
+
+// PayloadCPU is a uint32 at this byte offset of the payload, as bpf_get_smp_processor_id returns
+// it.
+func PayloadCPU(offset int) CPUSource { return CPUSource{payload: true, offset: offset} }
+
+// Offset returns where a payload holds the CPU number, or -1 for nowhere.
+func (c CPUSource) Offset() int {
+	if c.payload {
+		return c.offset
+	}
+	return -1
+}
