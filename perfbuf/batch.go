@@ -1,7 +1,6 @@
 package perfbuf
 
 import (
-	"context"
 	"iter"
 
 	"github.com/ringfold/ringfold/internal/stream"
@@ -46,24 +45,4 @@ func (b *Batch) Events() iter.Seq[Event] {
 			}
 		}
 	}
-}
-
-// ForEachBatch is [Stream.ForEach] with one call for many events. If f returns nil, the whole batch
-// counts as consumed, whether f iterated over it or not. If f returns an error, panics or calls
-// runtime.Goexit, the events up to the current one do, at least the first. After a Close f may
-// still read its batch to the end. Errors are those of ForEach.
-func (s *Stream) ForEachBatch(f func(*Batch) error) error {
-	return unlessStopped(s.deliverBatches(context.Background(), s.in.Begin(), f))
-}
-
-// RunBatches is [Stream.Run] with one call for many events. [Stream.ForEachBatch] says which events
-// count as consumed. After each pass, it calls f with an empty Batch whose [Batch.End] is true,
-// unless the pass has ended with an error. Between batches it checks ctx; errors are those of Run.
-func (s *Stream) RunBatches(ctx context.Context, f func(*Batch) error) error {
-	return s.untilStopped(ctx, func() error {
-		if err := s.deliverBatches(ctx, nil, f); err != nil {
-			return err
-		}
-		return stopped(f(&endOfPass))
-	})
 }

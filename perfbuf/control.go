@@ -2,11 +2,7 @@ package perfbuf
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
-
-	"github.com/ringfold/ringfold/internal/engine"
 )
 
 // Flush asks for everything that the rings hold now, without waiting for the wakeup policy: a
@@ -53,42 +49,12 @@ func (r *Reader) Resume() error { return r.in.Resume() }
 // A stream of one ring cannot be shut down without the others: pause the reader, drain each stream,
 // and close the reader.
 func (s *Stream) Shutdown(ctx context.Context, f func(Event) error) error {
-	switch {
-	case s.in.OneRing():
-		return fmt.Errorf("perfbuf.Shutdown: %w: call Reader.Pause, the Drain of each ring's Stream, and Reader.Close", engine.ErrOneRing)
-	case s.in.Closing():
-		return os.ErrClosed
-	}
-	readers := s.in.Readers()
-	var err error
-	for _, r := range readers {
-		err = errors.Join(err, pauseIfItCan(r))
-	}
+	end, err := s.in.Shutdown(ctx)
 	if err != nil {
 		return err
 	}
-	waited, err := s.in.Quiesce(ctx)
-	if err != nil {
-		return err
-	}
-	if err := s.in.BeginAll(waited); err != nil {
-		return err
-	}
-	defer func() {
-		for _, r := range readers {
-			r.Close()
-		}
-		s.in.Close()
-	}()
+	defer end()
 	return s.forEach(nil, f)
-}
-
-// pauseIfItCan is Pause, and does nothing for a BPF ring buffer.
-func pauseIfItCan(r *engine.Reader) error {
-	if err := r.Pause(); !errors.Is(err, errors.ErrUnsupported) {
-		return err
-	}
-	return nil
 }
 
 // Shed makes programs shed all outputs in lanes below this one, from the next output on, whatever

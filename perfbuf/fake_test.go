@@ -155,7 +155,7 @@ func (k *fake) once(of int, open func() (*Stream, error)) *Stream {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s := k.streams[of]
-	if s == nil || s.in.Closing() && !k.in.Gate.Closed().Load() {
+	if s == nil || errors.Is(s.Add(k.Reader), os.ErrClosed) && !k.in.Gate.Closed().Load() {
 		var err error
 		s, err = open()
 		require.NoError(k.t, err)

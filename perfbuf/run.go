@@ -107,6 +107,18 @@ func (s *Stream) Run(ctx context.Context, f func(Event) error) error {
 	return s.untilStopped(ctx, func() error { return s.deliver(ctx, nil, f) })
 }
 
+// RunBatches is [Stream.Run] with one call for many events. [Stream.ForEachBatch] says which events
+// count as consumed. After each pass, it calls f with an empty Batch whose [Batch.End] is true,
+// unless the pass has ended with an error. Between batches it checks ctx; errors are those of Run.
+func (s *Stream) RunBatches(ctx context.Context, f func(*Batch) error) error {
+	return s.untilStopped(ctx, func() error {
+		if err := s.deliverBatches(ctx, nil, f); err != nil {
+			return err
+		}
+		return stopped(f(&endOfPass))
+	})
+}
+
 // Events iterates over events as they become due, and waits in between. The error is nil with an
 // event. If anything but your loop ends the iteration, its error comes alone and last. Errors are
 // those of [Stream.Run].

@@ -56,6 +56,66 @@ func Merge(o StreamOptions, readers ...*Reader) (*Stream, error) {
 	return s, nil
 }
 
+// effective checks the options and fills in defaults, for a stream of these readers.
+func (o StreamOptions) effective(readers []*Reader) (StreamOptions, error) {
+	bad := func(format string, args ...any) (StreamOptions, error) {
+		return o, fmt.Errorf("perfbuf.Stream: "+format, args...)
+	}
+	size := 0 // of all rings
+	for _, r := range readers {
+		if r == nil {
+			return o, errNilReader
+		}
+		for _, ring := range r.all() {
+			size += ring.Size()
+		}
+		switch {
+		case o.Order.mode == noOrder: // which needs no times
+		case r.ringBuf() && !r.opts.Time.payload:
+			return bad("records of a BPF ring buffer have no time: put one into the payload, and set Options.Time to its offset")
+		case r.opts.NoTime && !r.opts.Time.payload:
+			return bad("the rings were opened with Options.NoTime, and so have no times: open them without it, or set Options.Time to a PayloadTime")
+		case o.Barriers == NestLevels && r.opts.Time.early():
+			return bad("Barriers is NestLevels alone, which waits for outputs, not for programs that have taken their PayloadTime: allow another, too")
+		}
+	}
+	sp := &o.Spill
+	switch {
+	case o.Order.slack < 0:
+		return bad("slack is %v: must not be negative", o.Order.slack)
+	case o.Barriers&^allBarriers != 0:
+		return bad("Barriers is %#x: use only NestLevels, BindMount, MapInMap and Membarrier", uint8(o.Barriers))
+	case o.MaxDelay < 0:
+		return bad("MaxDelay is %v: must not be negative", o.MaxDelay)
+	case o.FlushEvery < 0 || o.FlushEvery > 0 && o.FlushEvery < leastFlushEvery:
+		return bad("FlushEvery is %v: must be at least %v, or 0 for never", o.FlushEvery, leastFlushEvery)
+	case o.FlushEvery > 0 && o.Order.mode == noOrder:
+		return bad("FlushEvery is %v: an unordered stream has no watermark to send: use exact order or Slack, or call Flush", o.FlushEvery)
+	case o.FlushEvery > 0 && o.Order.mode == exactOrder && o.FlushEvery < o.BarrierInterval:
+		return bad("FlushEvery is %v, and BarrierInterval %v: must not be longer, because each flush takes a barrier", o.FlushEvery, o.BarrierInterval)
+	case sp.Above < 0 || sp.Above > 100 || sp.Until < 0 || sp.Until > 100:
+		return bad("Spill.Above is %d and Spill.Until %d: use percentages of a ring, 0 to 100", sp.Above, sp.Until)
+	}
+	if sp.Above == 0 {
+		sp.Above = 50
+	}
+	if sp.Until == 0 {
+		sp.Until = sp.Above / 2
+	}
+	if sp.Until > sp.Above {
+		return bad("Spill.Until is %d: must not be above Spill.Above, %d", sp.Until, sp.Above)
+	}
+	if sp.Bytes == 0 {
+		sp.Bytes = max(size, leastSpill)
+	}
+	sp.Bytes = max(sp.Bytes, -1)
+	if o.BarrierInterval == 0 {
+		o.BarrierInterval = defaultBarrierInterval
+	}
+	o.BarrierInterval = max(o.BarrierInterval, -1)
+	return o, nil
+}
+
 // Stream opens a stream of the events of this reader alone: see [Merge].
 func (r *Reader) Stream(o StreamOptions) (*Stream, error) { return Merge(o, r) }
 

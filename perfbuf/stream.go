@@ -74,38 +74,6 @@ func (s *Stream) Close() error {
 	return nil
 }
 
-// ForEach calls f for every event that is due, without waiting: one pass. See [Fold].
-func (s *Stream) ForEach(f func(Event) error) error {
-	return s.forEach(s.in.Begin(), f)
-}
-
-// forEach is deliver for calls that are one pass.
-func (s *Stream) forEach(begun error, f func(Event) error) error {
-	return unlessStopped(s.deliver(context.Background(), begun, f))
-}
-
-// ForEachPending calls f for every event that the rings hold, in order, whether due or not, and for
-// every loss that the kernel knows of. On Linux 6.0 and newer these include losses that no record
-// has reported yet; asking for them interrupts each CPU. Events that come later with earlier times
-// are late, in exact mode too: to miss none, see [Stream.Drain]. Unordered, it is ForEach.
-func (s *Stream) ForEachPending(f func(Event) error) error { return s.forEach(s.in.BeginAll(0), f) }
-
-// Drain is ForEachPending with proof, for the end of a stream. Detach your programs and end your
-// Run first. Drain waits until running programs have ended (on sleepable ones, see [PayloadTime]),
-// and then calls f for all that is left. The stream then ends complete, in either mode, and no
-// event is late in exact mode. Other programs may go on: their outputs meanwhile are left for the
-// next pass, and come in order, too. Unordered, losses that no record has reported are not
-// delivered, but are in Stats after [Reader.Close].
-//
-// It blocks for an RCU grace period, usually some ms, or two if programs have output something in
-// the 10 µs before the call or since. Under [StampedTime] it also blocks while a sleepable program
-// has a record reserved. Then it runs f for all events. Errors are those of ForEach,
-// context.Cause(ctx), and the reason why it cannot wait. After an error nothing is lost, and
-// ForEachPending still works.
-func (s *Stream) Drain(ctx context.Context, f func(Event) error) error {
-	return s.forEach(s.in.Drain(ctx), f)
-}
-
 // Wait blocks until a pass would deliver something, ctx is done, or the stream or a reader of it is
 // closed. Nil is a hint that events were due a moment ago; a pass delivers them.
 //

@@ -1,10 +1,8 @@
 package engine
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/ringfold/ringfold/internal/grace"
@@ -66,30 +64,6 @@ func (r *Reader) control(name string, call func() error) error {
 		return fmt.Errorf("perfbuf.%s: %w", name, err)
 	}
 	return nil
-}
-
-// quiesce waits until every running program has ended. since is when the wait began.
-func quiesce(ctx context.Context, now func() uint64, closed <-chan struct{}, programsEnded func() <-chan error) (since uint64, err error) {
-	if ctx.Err() != nil {
-		return 0, context.Cause(ctx)
-	}
-	select {
-	case <-closed: // start nothing that would outlive this call
-		return 0, os.ErrClosed
-	default:
-	}
-	since = now()
-	select {
-	case err := <-programsEnded():
-		if err != nil {
-			return 0, fmt.Errorf("perfbuf: cannot wait for running programs (Stream.ForEachPending reads without waiting): %w", err)
-		}
-		return since, nil
-	case <-ctx.Done():
-		return 0, context.Cause(ctx)
-	case <-closed:
-		return 0, os.ErrClosed
-	}
 }
 
 // programsEnded returns a channel that reports when every running program has ended, or why that

@@ -46,17 +46,7 @@ func (src *source) ended() bool {
 	return src.stream.halt.Load()
 }
 
-// Readers returns the present sources.
-func (s *Stream) Readers() (readers []*Reader) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, src := range s.wanted {
-		readers = append(readers, src.reader)
-	}
-	return readers
-}
-
-// Add claims a reader's rings and makes it a source. Errors are those of NewStream, or ErrOneRing,
+// Add claims a reader's rings and makes it a source. Errors are those of NewStream, or errOneRing,
 // and change nothing.
 func (s *Stream) Add(r *Reader) error {
 	if err := r.Gate.Enter(); err != nil {
@@ -65,9 +55,6 @@ func (s *Stream) Add(r *Reader) error {
 	defer r.Gate.Leave()
 	if s.halt.Load() {
 		return os.ErrClosed
-	}
-	if s.only != nil && len(s.Readers()) > 0 {
-		return fmt.Errorf("%w, to which no reader can be added: see Merge", ErrOneRing)
 	}
 	if err := s.unlike(r); err != nil {
 		return err
@@ -158,10 +145,14 @@ func (s *Stream) Remove(r *Reader) error {
 	return nil
 }
 
-// unlike fails if a reader, or another reader of the same map, is a source already.
+// unlike fails if a reader, or another reader of the same map, is a source already, and if the
+// stream's only one is a ring.
 func (s *Stream) unlike(r *Reader) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.only != nil && len(s.wanted) > 0 {
+		return fmt.Errorf("%w, to which no reader can be added: see Merge", errOneRing)
+	}
 	id, name := r.Parts.Map()
 	for _, src := range s.wanted {
 		if src.reader == r {

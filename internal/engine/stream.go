@@ -139,9 +139,6 @@ func (s *Stream) Close() {
 	}
 }
 
-// Closing reports whether Close was called.
-func (s *Stream) Closing() bool { return s.closing.Load() }
-
 // stop ends all passes and waits.
 func (s *Stream) stop() {
 	s.halted.Do(func() {

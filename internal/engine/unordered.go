@@ -26,11 +26,8 @@ func NewRingStream(p *stream.Pass, r *Reader, ring *stream.Ring) (*Stream, error
 	return newStream(p, StreamOptions{Unordered: true}, ring, []*Reader{r})
 }
 
-// ErrOneRing is returned for calls that concern all rings of a reader.
-var ErrOneRing = errors.New("perfbuf: this is a Stream of one ring")
-
-// OneRing reports whether the stream holds one ring, not a reader.
-func (s *Stream) OneRing() bool { return s.only != nil }
+// errOneRing is returned for calls that concern all rings of a reader.
+var errOneRing = errors.New("perfbuf: this is a Stream of one ring")
 
 // claim makes the stream the only one to read a reader's rings, or the one ring.
 func (s *Stream) claim(r *Reader) error {
