@@ -87,7 +87,7 @@ func (p *Events) Add(cpu int) (*raw.Ring, error) {
 	e := &rings[0]
 	memory, err := p.ring(e)
 	if err == nil && !p.overwrite {
-		err = unix.EpollCtl(p.epoll, unix.EPOLL_CTL_ADD, e.owner, &unix.EpollEvent{Events: unix.EPOLLIN})
+		err = p.addToEpoll(e)
 	}
 	if err == nil && p.bells {
 		err = p.openBell(e)

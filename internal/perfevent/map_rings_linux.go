@@ -41,9 +41,18 @@ func (p *Events) openEpoll() (err error) {
 		return fmt.Errorf("epoll_create1: %w", err)
 	}
 	for _, e := range p.rings {
-		if err := unix.EpollCtl(p.epoll, unix.EPOLL_CTL_ADD, e.owner, &unix.EpollEvent{Events: unix.EPOLLIN}); err != nil {
-			return &callError{"epoll_ctl", e.cpu, err}
+		if err := p.addToEpoll(&e); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// addToEpoll makes wakeups of a ring's owner those of the reader. A ring's other perf events wake
+// the owner's waiters, too (ring_buffer_wakeup, kernel/events/core.c).
+func (p *Events) addToEpoll(e *ringEvents) error {
+	if err := unix.EpollCtl(p.epoll, unix.EPOLL_CTL_ADD, e.owner, &unix.EpollEvent{Events: unix.EPOLLIN}); err != nil {
+		return &callError{"epoll_ctl", e.cpu, err}
 	}
 	return nil
 }

@@ -3,13 +3,17 @@
 package kernel_test
 
 import (
+	"fmt"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
+	libbpf "github.com/ringfold/ringfold/cgo"
 	"github.com/ringfold/ringfold/internal/kernel"
 	"github.com/ringfold/ringfold/internal/kerneltest"
+	"github.com/ringfold/ringfold/internal/leak"
 	"github.com/ringfold/ringfold/internal/perfevent"
 	"github.com/ringfold/ringfold/perfbuf"
 	"github.com/stretchr/testify/require"
@@ -81,6 +85,50 @@ func TestKernelSecondReaderOnAMap(t *testing.T) {
 	third.Close()
 	again := open(t, e, perfbuf.Options{})
 	require.Zero(t, again.Stats().ReplacedEntries, "Close leaves none behind")
+}
+
+// Whichever of its system calls fails, a ring for a CPU that comes later says which and leaves
+// nothing behind, and the next attempt succeeds.
+func TestKernelLaterCPUFaults(t *testing.T) {
+	e := kerneltest.Load(t)
+	cpus := fewCPUs(t, e)
+	if len(cpus) < 2 {
+		t.Skip("needs two CPUs")
+	}
+	k, err := kernel.OpenOnline(&perfevent.Map{FD: e.MapFD()}, func([]int) (kernel.Setup, error) {
+		return kernel.Setup{CPUs: cpus[:1], RingBytes: 64 << 10, Bell: true}, nil
+	})
+	require.NoError(t, err)
+	defer kernel.Discard(k)
+	p := k.(*perfevent.Events)
+	ours := 1
+	if libbpf.Available { // whose epoll set of one ring comes first
+		ours = 2
+	}
+	for _, c := range []struct {
+		call  kerneltest.Call
+		errno syscall.Errno
+		nth   int
+		says  string
+	}{
+		{kerneltest.CallPerfEventOpen, syscall.EACCES, 1, "perf_event_open"},
+		{kerneltest.CallPerfEventOpen, syscall.EACCES, 2, "perf_event_open of another perf event"},
+		{kerneltest.CallMmapFile, syscall.EPERM, 1, "mmap"},
+		{kerneltest.CallEpollCtl, syscall.ENOSPC, ours, "epoll_ctl for CPU"},
+		{callSetOutput, syscall.EIO, 1, "PERF_EVENT_IOC_SET_OUTPUT"},
+	} {
+		t.Run(fmt.Sprint(c.call, c.nth), func(t *testing.T) {
+			leak.Check(t)
+			require.GreaterOrEqual(t, kerneltest.Fail(t, c.call, c.errno, only(c.nth), func() { _, err = p.Add(cpus[1]) }), c.nth)
+			require.ErrorIs(t, err, c.errno)
+			require.ErrorContains(t, err, fmt.Sprintf("a ring for CPU %d: ", cpus[1]))
+			require.ErrorContains(t, err, c.says)
+			require.Equal(t, -1, p.Index(cpus[1]))
+		})
+	}
+	ring, err := p.Add(cpus[1])
+	require.NoError(t, err)
+	require.Equal(t, cpus[1], ring.CPU())
 }
 
 // plug is the real kernel, except that a test says when CPUs have come back.
