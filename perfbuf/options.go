@@ -84,6 +84,8 @@ type Options struct {
 // With Events of 1, each event wakes the reader, which never polls. With larger Events, or with
 // Bytes, a few events do not wake the reader, so Wait polls every PollInterval: no event is
 // stranded, and an idle reader wakes up that often.
+//
+// With BPF ring buffers the program decides, and only PollInterval has an effect.
 type Wakeup struct {
 	// Events wakes the reader after this many events on a CPU (perf_event_attr.wakeup_events). Wait
 	// returns at once if a ring may hold that many already. It judges by bytes, so it can be early
@@ -94,9 +96,9 @@ type Wakeup struct {
 	// neither.
 	Bytes int
 	// PollInterval is the time between two polls, and so the longest that events wait unseen. 0 is
-	// 5 ms with the doorbell and 10 ms otherwise; the least is 100 µs. It has no effect if each
-	// event wakes. Before Linux 5.11 polls are no finer than a millisecond. docs/delivery.md says
-	// what shorter intervals cost.
+	// 5 ms with the doorbell, 100 ms with BPF ring buffers and 10 ms otherwise; the least is
+	// 100 µs. It has no effect if each event on a CPU wakes. Before Linux 5.11 polls are no finer
+	// than a millisecond. docs/delivery.md says what shorter intervals cost.
 	PollInterval time.Duration
 }
 
