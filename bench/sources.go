@@ -104,7 +104,6 @@ func openBufSource(s *synthetic, clock func() uint64, from, to int) (*perfbuf.Re
 		ring := ringtest.NewRingBuf(orderedRingBytes, 0)
 		s.fake = append(s.fake, bufRing{ring})
 		memory := ring.Raw()
-		memory.SetFields(0, -1)
 		memory.SetCPU(from + i)
 		still.Memory = append(still.Memory, memory)
 	}
