@@ -7,9 +7,6 @@ import (
 
 const bpfMapTypeRingbuf = 27
 
-// RingBuf is false: these are perf rings.
-func (m *Map) RingBuf() bool { return false }
-
 // checkType refuses maps without perf rings.
 func checkType(m host.Map) error {
 	switch m.Type {

@@ -22,6 +22,9 @@ type Map struct {
 	watch *cpuWatch // nil: the descriptor is not duplicated yet
 }
 
+// RingBuf is false: these are perf rings.
+func (m *Map) RingBuf() bool { return false }
+
 // Online returns the CPUs that are online, if rings can be opened in the map.
 func (m *Map) Online() (online []int, err error) {
 	if err := host.Refuse32Bit(); err != nil {
