@@ -5,7 +5,7 @@ import (
 	"os"
 )
 
-// Fold, each and Batch.Events write out their loops over events. With one shared loop, as a
+// Fold, deliver and Batch.Events write out their loops over events. With one shared loop, as a
 // function called per event or as an iterator, reading took a third longer.
 
 // Fold reads the events that are due now, without waiting, and carries a value from one to the

@@ -126,7 +126,7 @@ func (o Options) effective(n int) (Options, error) {
 		return o, fmt.Errorf(format, args...)
 	}
 	if err := o.check(); err != nil {
-		return bad("%w", err)
+		return o, err
 	}
 	page := os.Getpagesize()
 	switch {

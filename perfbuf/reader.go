@@ -67,7 +67,7 @@ func (r *Reader) Rings() []*Ring {
 }
 
 // Options returns the options in effect: defaults filled in, sizes rounded, and the CPUs that have
-// rings.
+// rings, none for BPF ring buffers.
 func (r *Reader) Options() Options {
 	o := r.opts
 	o.CPUs = nil

@@ -5,8 +5,6 @@ import (
 	"github.com/ringfold/ringfold/internal/host"
 )
 
-const bpfMapTypeRingbuf = 27
-
 // checkType refuses maps without perf rings.
 func checkType(m host.Map) error {
 	switch m.Type {
@@ -15,7 +13,7 @@ func checkType(m host.Map) error {
 	case bpf.MapTypeArrayOfMaps, bpf.MapTypeHashOfMaps:
 		return m.Fail("it is of type %s, but only BPF_MAP_TYPE_PERF_EVENT_ARRAY (4) has perf rings: open the BPF ring buffers in a map of maps with perfbuf.OpenRingBuf, "+
 			"and a perf event array in one by a descriptor of its own", m.TypeName())
-	case bpfMapTypeRingbuf:
+	case bpf.MapTypeRingbuf:
 		return m.Fail("it is of type %s, but only BPF_MAP_TYPE_PERF_EVENT_ARRAY (4) has perf rings: open a BPF ring buffer with perfbuf.OpenRingBuf", m.TypeName())
 	}
 	return m.Fail("it is of type %s, but only BPF_MAP_TYPE_PERF_EVENT_ARRAY (4) has perf rings", m.TypeName())

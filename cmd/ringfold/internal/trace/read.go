@@ -66,7 +66,9 @@ func (r *reading) begin(time uint64) (err error) {
 	var cpus []int
 	for _, s := range r.set.All() {
 		if s.Live == nil {
-			cpus = append(cpus, s.Reader.Options().CPUs...)
+			for _, ring := range s.Reader.Rings() { // Options have no CPUs of BPF ring buffers
+				cpus = append(cpus, ring.CPU())
+			}
 		}
 	}
 	slices.Sort(cpus)
